@@ -1,0 +1,1 @@
+"""Rows, sources, chat templates and the built-in problems."""

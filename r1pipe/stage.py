@@ -1,0 +1,107 @@
+"""What a step is, and what a running step may look at.
+
+A step is data, not a base class: a name, a folder, a run function, the pydantic model of its settings, what it reads and what it
+writes. Steps meet only in `r1pipe.pipeline`. The runner commits a step's outputs; the step itself only writes into its folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+class StepConfig(BaseModel):
+    """Settings of a step: what to make. Frozen; unknown keys and non-finite numbers are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=False)
+
+
+ArtifactKind = Literal["model", "table", "json", "folder"]
+"""What an output is, and so how it is checked before a commit (see `r1pipe.artifact`).
+
+model: folder with config, weights, tokenizer and chat template. table: folder of Parquet parts with at least one row.
+json: one JSON file. folder: any non-empty folder.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An output of an earlier step, as an input."""
+
+    step: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The recipe's base model, as an input: always the untouched weights, identified by their digest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One unit of resuming.
+
+    Attributes:
+        name: "stage" or "stage/step", e.g. "rejection-sft/sample"; what the user types.
+        folder: where it lives inside the run, e.g. "3-rejection-sft/sample".
+        run: called inside the step's own process; returns the summary that goes into the manifest.
+        config: pydantic model of its settings, found in the recipe under its name.
+        reads: input name -> where it comes from.
+        writes: output name -> kind; the output lives at `folder/<output name>` (json outputs at `<name>.json`).
+        shares: top-level recipe sections whose values are part of this step's settings (e.g. "chat").
+        launcher: "accelerate" when the step trains on as many processes as the launch says, else "python".
+        makes: the checkpoint's name in the paper ("Dev1"), for lineage; empty when the step makes no checkpoint.
+        revision: raised when the same settings would now give something else.
+    """
+
+    name: str
+    folder: str
+    run: Callable[[StepContext], dict[str, Any]]
+    config: type[StepConfig]
+    reads: Mapping[str, Output | Base] = field(default_factory=dict)
+    writes: Mapping[str, ArtifactKind] = field(default_factory=dict)
+    shares: tuple[str, ...] = ()
+    launcher: Literal["python", "accelerate"] = "python"
+    makes: str = ""
+    revision: int = 1
+
+    @property
+    def stage(self) -> str:
+        """The stage that the step belongs to."""
+        return self.name.split("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class StepContext:
+    """Everything that a running step may look at.
+
+    Attributes:
+        step: the step itself.
+        config: its settings, validated.
+        shared: the shared recipe sections named in `step.shares`, validated, by name.
+        launch: where and how: processes, micro batch, threads; never part of what is made.
+        inputs: input name -> path (a model folder, a table folder, a file).
+        input_digests: input name -> digest, as the runner recorded it when the step began.
+        folder: the step's own folder; everything it writes goes below it.
+        seed: the run's seed.
+        stop_requested: True once the user asked to stop; look at it at every safe point, save, then raise `Stopped`.
+    """
+
+    step: Step
+    config: Any
+    shared: Mapping[str, Any]
+    launch: Any
+    inputs: Mapping[str, Path]
+    input_digests: Mapping[str, str]
+    folder: Path
+    seed: int
+    stop_requested: Callable[[], bool] = lambda: False
+
+    def output(self, name: str) -> Path:
+        """Path of a promised output; an error of ours when it was not promised."""
+        kind = self.step.writes[name]
+        return self.folder / (f"{name}.json" if kind == "json" else name)
