@@ -1,0 +1,165 @@
+"""A mix of rewards: several rewards with weights, some of which join late.
+
+The same mix trains, selects and evaluates. Values go to training on a dyadic grid (`quantise`): the float32 mean of eight equal
+rewards of 0.7 is not 0.7, and the residue, divided by a standard deviation of nearly zero, becomes an advantage; multiples of a
+power of two add up exactly, so equal rewards give an advantage of exactly zero.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from r1pipe.data.rows import Attempt
+from r1pipe.errors import RecipeError
+from r1pipe.rewards import REWARDS
+from r1pipe.rewards.base import Reward, Score
+
+TOTAL_STEP = 1 / 4096
+"""Grid of the totals: fine enough for small weights, coarse enough that float32 sums over thousands of rows stay exact."""
+
+
+class RewardSpec(BaseModel):
+    """One reward of a mix, as a recipe states it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    name: str
+    """A key of `r1pipe.rewards.REWARDS`, or an import path such as `my_pkg.mine:Brevity`."""
+    weight: float = 1.0
+    """What its value is multiplied with; negative for a penalty that returns positive values."""
+    from_step: int = Field(default=0, ge=0)
+    """First optimizer step at which it counts; preference rewards join late (paper: the last 400 of 1,700 steps)."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of the reward's class."""
+
+    @property
+    def part(self) -> str:
+        """Its name in reports: the key, or the class name of an import path."""
+        return self.name.rpartition(":")[2]
+
+
+def quantise(value: float, step: float = 1 / 64) -> float:
+    """The nearest multiple of `step` (a power of two), halves away from zero; refuses non-finite values with a ValueError."""
+    if not math.isfinite(value):
+        raise ValueError(f"a reward must be finite, got {value}")
+    return math.copysign(math.floor(abs(value) / step + 0.5) * step, value) + 0.0
+
+
+def load_reward(name: str, options: Mapping[str, Any]) -> Reward:
+    """The reward of that name with these options; a RecipeError that names the nearest key when there is none."""
+    path = REWARDS.get(name, name)
+    module_name, colon, class_name = path.partition(":")
+    if not colon:
+        near = difflib.get_close_matches(name, REWARDS, n=1, cutoff=0.4)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        raise RecipeError(
+            f"unknown reward {name!r}; known: {', '.join(sorted(REWARDS))}",
+            f"{meant}an own reward is named by import path, e.g. 'my_pkg.mine:Brevity'",
+        )
+    try:
+        module = import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise RecipeError(f"reward {name!r}: cannot import {module_name}: {error}", "check the path and PYTHONPATH") from error
+    if not hasattr(module, class_name):
+        near = difflib.get_close_matches(class_name, dir(module), n=1)
+        raise RecipeError(f"reward {name!r}: {module_name} has no {class_name!r}", f"did you mean {near[0]!r}?" if near else "")
+    try:
+        reward: Reward = getattr(module, class_name)(**options)
+    except (TypeError, ValueError) as error:
+        raise RecipeError(f"reward {name!r} does not accept its options {dict(options)}: {error}") from error
+    if not callable(getattr(reward, "score", None)):
+        raise RecipeError(f"reward {name!r} has no method score(attempts)", "see r1pipe/rewards/base.py for the interface")
+    return reward
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a mix says of one attempt.
+
+    Attributes:
+        parts: reward name -> its score; None where the reward does not apply (or has not joined yet).
+        total: weighted sum over the parts that apply, on the grid of `TOTAL_STEP`; None when a part that applies is unjudged and
+            is the accuracy (the row must be left out of training, see `accuracy`), or when nothing could be judged.
+    """
+
+    parts: dict[str, Score | None]
+    total: float | None
+
+    @property
+    def verdict(self) -> str:
+        """"right", "wrong" or "unjudged" by the accuracy part; "none" when no accuracy applies."""
+        score = self.parts.get("accuracy")
+        return "none" if score is None else score.verdict
+
+
+@dataclass(frozen=True)
+class Part:
+    """A reward with its place in the mix."""
+
+    name: str
+    reward: Reward
+    weight: float
+    from_step: int = 0
+
+
+@dataclass(frozen=True)
+class Mix:
+    """Several rewards, weighted by name.
+
+    Attributes:
+        parts: the rewards in the recipe's order.
+    """
+
+    parts: tuple[Part, ...] = field(default_factory=tuple)
+
+    @staticmethod
+    def build(specs: Sequence[RewardSpec]) -> Mix:
+        """Load every reward of the recipe; RecipeError for an unknown name, a refused option or a name used twice."""
+        parts: list[Part] = []
+        for spec in specs:
+            if any(part.name == spec.part for part in parts):
+                raise RecipeError(f"reward {spec.part!r} stands twice in the mix", "give one of them another class name, or merge them")
+            parts.append(Part(spec.part, load_reward(spec.name, spec.options), spec.weight, spec.from_step))
+        return Mix(tuple(parts))
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Reward name -> weight."""
+        return {part.name: part.weight for part in self.parts}
+
+    def score(self, attempts: Sequence[Attempt], step: int | None = None) -> list[Row]:
+        """Score attempts with every reward that has joined by `step` (None: all of them).
+
+        A reward that returns another number of scores than attempts, or a non-finite value, is a defect and raises RuntimeError
+        with its name: such values must never reach training.
+        """
+        columns: dict[str, list[Score | None]] = {}
+        for part in self.parts:
+            joined = step is None or step >= part.from_step
+            columns[part.name] = score_checked(part, attempts) if joined else [None] * len(attempts)
+        return [self._row({name: column[index] for name, column in columns.items()}) for index in range(len(attempts))]
+
+    def _row(self, scores: dict[str, Score | None]) -> Row:
+        accuracy = scores.get("accuracy")
+        judged = [(self.weights[name], score.value) for name, score in scores.items() if score and score.value is not None]
+        if not judged or (accuracy is not None and accuracy.value is None):
+            return Row(scores, None)
+        return Row(scores, quantise(math.fsum(weight * value for weight, value in judged), TOTAL_STEP))
+
+
+def score_checked(part: Part, attempts: Sequence[Attempt]) -> list[Score | None]:
+    """A part's scores, checked for number and finiteness."""
+    scores = list(part.reward.score(attempts))
+    if len(scores) != len(attempts):
+        raise RuntimeError(f"reward {part.name!r} returned {len(scores)} scores for {len(attempts)} attempts")
+    for attempt, score in zip(attempts, scores, strict=True):
+        if score is not None and score.value is not None and not math.isfinite(score.value):
+            raise RuntimeError(f"reward {part.name!r} gave {score.value} for problem {attempt.problem.id!r}; rewards must be finite")
+    return scores
