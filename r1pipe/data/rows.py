@@ -1,6 +1,6 @@
 """What a row is: the problems that a run trains and tests on, and the attempts made at them.
 
-A **problem** is a question with what is needed to check an answer. An **attempt** is one completion for it. Gold answers are
+A **problem** is a question with what is needed to check an answer. An **attempt** is one completion for it; a **score** is what a reward says of it. Gold answers are
 text, exactly as written in the source ("007" stays "007"); the checker named in `checker` gives them a meaning.
 """
 
@@ -64,3 +64,23 @@ class Attempt:
     def text(self) -> str:
         """The whole response: what the template opened, then what the model wrote."""
         return self.prefix + self.completion
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What a reward says of one attempt.
+
+    Attributes:
+        value: the reward, finite; None when the attempt could not be judged.
+        note: a short reason, e.g. "parsed 211, wanted 210".
+    """
+
+    value: float | None
+    note: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """"right" (value at least 1), "wrong", or "unjudged"; for accuracy rewards."""
+        if self.value is None:
+            return "unjudged"
+        return "right" if self.value >= 1.0 else "wrong"

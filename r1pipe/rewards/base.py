@@ -10,30 +10,11 @@ counts it apart. The note says why, in a few words, so that nobody needs a debug
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
-from r1pipe.data.rows import Attempt
+from r1pipe.data.rows import Attempt, Score
 
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """What a reward says of one attempt.
-
-    Attributes:
-        value: the reward, finite; None when the attempt could not be judged.
-        note: a short reason, e.g. "parsed 211, wanted 210".
-    """
-
-    value: float | None
-    note: str = ""
-
-    @property
-    def verdict(self) -> str:
-        """"right" (value at least 1), "wrong", or "unjudged"; for accuracy rewards."""
-        if self.value is None:
-            return "unjudged"
-        return "right" if self.value >= 1.0 else "wrong"
+__all__ = ["Reward", "Score"]
 
 
 class Reward(Protocol):

@@ -1,0 +1,155 @@
+"""Tables on disk: Parquet parts with fixed schemas, written by rename, and the conversion of rows to and from them.
+
+Every table of a run is a folder of `part-00000.parquet`, `part-00001.parquet`, …. A part is written under a temporary name, flushed
+and renamed, so that a part that exists is a whole part. Schemas are explicit: text stays text ("007", dates, "null"), whatever the first rows hold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from r1pipe.data.rows import Attempt, Problem, Score
+from r1pipe.errors import ArtifactError, DataError
+
+TEXT, NUMBER, COUNT = "string", "double", "int64"
+
+PROBLEM_COLUMNS = {
+    "id": TEXT, "question": TEXT, "answer": TEXT, "checker": TEXT, "language": TEXT, "domain": TEXT, "source": TEXT, "level": TEXT,
+    "kind": TEXT, "check": TEXT,
+}  # fmt: skip
+TRACE_COLUMNS = {**PROBLEM_COLUMNS, "thinking": TEXT, "summary": TEXT, "origin": TEXT}
+PAIR_COLUMNS = {"id": TEXT, "question": TEXT, "language": TEXT, "kind": TEXT, "chosen": TEXT, "rejected": TEXT, "source": TEXT}
+LABEL_COLUMNS = {"id": TEXT, "question": TEXT, "language": TEXT, "response": TEXT, "safe": COUNT, "source": TEXT}
+ATTEMPT_COLUMNS = {
+    **PROBLEM_COLUMNS, "prefix": TEXT, "completion": TEXT, "finish": TEXT, "tokens": COUNT, "sample": COUNT, "verdict": TEXT,
+    "total": NUMBER, "scores": TEXT, "error": TEXT,
+}  # fmt: skip
+"""`check` and `scores` are JSON text; `scores` maps a reward's name to [value, note] or null."""
+
+
+def content_id(*parts: str) -> str:
+    """A stable id of 16 hex digits made from the content."""
+    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:16]
+
+
+@cache
+def _schema(columns: tuple[tuple[str, str], ...]) -> Any:
+    import pyarrow
+
+    return pyarrow.schema([(name, getattr(pyarrow, {"double": "float64"}.get(kind, kind))()) for name, kind in columns])
+
+
+def part_path(folder: Path, number: int) -> Path:
+    """Path of a part."""
+    return folder / f"part-{number:05d}.parquet"
+
+
+def write_part(folder: Path, number: int, rows: Sequence[dict[str, Any]], columns: dict[str, str]) -> Path:
+    """Write one part whole or not at all; missing columns are an error, extra ones too."""
+    import pyarrow
+    import pyarrow.parquet
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for row in rows:
+        if row.keys() != columns.keys():
+            odd = sorted(row.keys() ^ columns.keys())
+            raise DataError(f"a row for {folder.name} has other columns than its table: {', '.join(odd)}")
+    table = pyarrow.Table.from_pylist(list(rows), schema=_schema(tuple(columns.items())))
+    path = part_path(folder, number)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        pyarrow.parquet.write_table(table, temporary, compression="zstd")
+        with temporary.open("rb") as stream:
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def write_table(folder: Path, rows: Iterable[dict[str, Any]], columns: dict[str, str], rows_per_part: int = 20_000) -> int:
+    """Write a table in parts of `rows_per_part`; returns the number of rows. Older parts of the folder are replaced."""
+    for old in folder.glob("part-*.parquet"):
+        old.unlink()
+    number = written = 0
+    buffer: list[dict[str, Any]] = []
+    for row in rows:
+        buffer.append(row)
+        if len(buffer) >= rows_per_part:
+            write_part(folder, number, buffer, columns)
+            number, written, buffer = number + 1, written + len(buffer), []
+    if buffer or number == 0:
+        write_part(folder, number, buffer, columns)
+    return written + len(buffer)
+
+
+def read_part(path: Path) -> list[dict[str, Any]]:
+    """All rows of a part; ArtifactError naming the file when it is torn."""
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        rows: list[dict[str, Any]] = pyarrow.parquet.read_table(path).to_pylist()
+    except (pyarrow.ArrowInvalid, OSError) as error:
+        raise ArtifactError(f"{path.parent.name}/{path.name} cannot be read: {error}", "redo the step that wrote it") from error
+    return rows
+
+
+def read_table(folder: Path) -> Iterator[dict[str, Any]]:
+    """Rows of all parts in order."""
+    parts = sorted(folder.glob("part-*.parquet"))
+    if not parts:
+        raise ArtifactError(f"the table {folder.name} has no parts", "redo the step that writes it")
+    for path in parts:
+        yield from read_part(path)
+
+
+def problem_row(problem: Problem) -> dict[str, Any]:
+    """A problem as a row of a table."""
+    return {**asdict(problem), "check": json.dumps(problem.check, ensure_ascii=False, sort_keys=True)}
+
+
+def problem_of(row: dict[str, Any]) -> Problem:
+    """The problem of a row (of any table whose columns include those of problems)."""
+    return Problem(**{name: row[name] for name in PROBLEM_COLUMNS if name != "check"}, check=json.loads(row["check"] or "{}"))
+
+
+def read_problems(folder: Path) -> list[Problem]:
+    """All problems of a table."""
+    return [problem_of(row) for row in read_table(folder)]
+
+
+def attempt_row(
+    attempt: Attempt, sample: int, parts: dict[str, Score | None], total: float | None, verdict: str, error: str = ""
+) -> dict[str, Any]:
+    """A scored attempt as a row of a table."""
+    scores = {name: None if score is None else [score.value, score.note] for name, score in parts.items()}
+    return {
+        **problem_row(attempt.problem),
+        "prefix": attempt.prefix,
+        "completion": attempt.completion,
+        "finish": attempt.finish,
+        "tokens": attempt.tokens,
+        "sample": sample,
+        "verdict": verdict,
+        "total": total,
+        "scores": json.dumps(scores, ensure_ascii=False),
+        "error": error,
+    }
+
+
+def attempt_of(row: dict[str, Any]) -> Attempt:
+    """The attempt of a row."""
+    return Attempt(problem_of(row), row["completion"], row["prefix"], row["finish"], row["tokens"])
+
+
+def scores_of(row: dict[str, Any]) -> dict[str, Score | None]:
+    """The scores of an attempt's row, by reward."""
+    return {name: None if pair is None else Score(pair[0], pair[1]) for name, pair in json.loads(row["scores"]).items()}

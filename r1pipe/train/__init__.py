@@ -1,0 +1,1 @@
+"""Training, thin over TRL's trainers: the only place beside the engines that imports torch."""

@@ -1,0 +1,121 @@
+"""Text to tokens, one way for every trainer and engine.
+
+The prompt of a question is what the model's own chat template renders with a generation prompt; a training row is that prompt's
+tokens, then the response's tokens, then the end-of-turn token. SFT labels, RL prompts and sampling prompts therefore agree token
+for token, and a template cannot quietly drop the thinking from a training row (templates of reasoning models often do).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from r1pipe.data.chat import CLOSE, OPEN, messages
+from r1pipe.errors import ArtifactError, TrainingError
+
+PROBE = f"{OPEN}\nprobe\n{CLOSE}\n\nprobe"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRow:
+    """One row of SFT: token ids, and labels that are -100 on the prompt. Both have the same length."""
+
+    input_ids: list[int]
+    labels: list[int]
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The tokenizer of a model folder, checked: it has a chat template, an end token, a pad token, and keeps the thinking tags.
+
+    Raises:
+        ArtifactError: naming what is missing and how to add it.
+    """
+    tokenizer = AutoTokenizer.from_pretrained(str(folder))
+    if not tokenizer.chat_template:
+        raise ArtifactError(f"the model in {folder} has no chat template", "add chat_template.jinja to the model's folder")
+    if tokenizer.eos_token_id is None:
+        raise ArtifactError(f"the tokenizer in {folder} has no end token", "set eos_token in tokenizer_config.json")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    decoded = tokenizer.decode(tokenizer(PROBE, add_special_tokens=False)["input_ids"], skip_special_tokens=True)
+    if decoded != PROBE:
+        raise ArtifactError(
+            f"the tokenizer in {folder} loses thinking tags: {PROBE!r} comes back as {decoded!r}",
+            "register <think> and </think> as ordinary tokens, not as special ones",
+        )
+    return tokenizer
+
+
+def load_model(folder: Path, dtype: torch.dtype) -> Any:
+    """The causal language model of a folder, in `dtype`, on the default device of the trainer."""
+    return AutoModelForCausalLM.from_pretrained(str(folder), dtype=dtype)
+
+
+def pick_dtype(wanted: str) -> torch.dtype:
+    """The arithmetic to train in: "float32", "bfloat16", or "auto".
+
+    auto is bfloat16 on a GPU that has it, and float32 elsewhere: on a CPU without bf16 units a bf16 matrix product is some
+    hundred times slower than a float32 one.
+    """
+    if wanted == "auto":
+        return torch.bfloat16 if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else torch.float32
+    return {"float32": torch.float32, "bfloat16": torch.bfloat16}[wanted]
+
+
+def prompt_ids(tokenizer: Any, question: str, system: str) -> list[int]:
+    """Token ids of the prompt for a question, generation prompt included."""
+    encoded = tokenizer.apply_chat_template(messages(question, system), add_generation_prompt=True, tokenize=True, return_dict=True)
+    return list(encoded["input_ids"])
+
+
+def prompt_prefix(tokenizer: Any, system: str) -> str:
+    """What the template opens for the model: "<think>\\n" when the generation prompt ends with an open tag, else empty."""
+    text: str = tokenizer.apply_chat_template(messages("probe", system), add_generation_prompt=True, tokenize=False)
+    last = text.rfind(OPEN)
+    return text[last:] if last >= 0 and CLOSE not in text[last:] and not text[last + len(OPEN) :].strip() else ""
+
+
+def turn_end(tokenizer: Any) -> int:
+    """The token that ends the assistant's turn, and that generation must stop at.
+
+    Raises:
+        ArtifactError: when the chat template closes a turn with another token than the tokenizer's end token, naming both; the
+            model would then never stop.
+    """
+    rendered = tokenizer.apply_chat_template(
+        [*messages("probe"), {"role": "assistant", "content": "probe"}], tokenize=True, return_dict=True
+    )["input_ids"]
+    ids = list(rendered)
+    while ids and not tokenizer.decode(ids[-1:], skip_special_tokens=False).strip():
+        ids.pop()  # templates often end with a newline after the closing token
+    if not ids or ids[-1] != tokenizer.eos_token_id:
+        found = tokenizer.decode(ids[-1:], skip_special_tokens=False) if ids else ""
+        raise ArtifactError(
+            f"the chat template ends a turn with {found!r} and the tokenizer ends at {tokenizer.eos_token!r}",
+            "make the template's closing token the tokenizer's eos_token",
+        )
+    return int(tokenizer.eos_token_id)
+
+
+def training_row(tokenizer: Any, question: str, system: str, response: str) -> TrainingRow:
+    """Prompt, response and end token as one row; raises TrainingError when the response does not survive tokenisation."""
+    prompt = prompt_ids(tokenizer, question, system)
+    opened = prompt_prefix(tokenizer, system)
+    body = response[len(opened) :] if opened and response.startswith(opened) else response
+    completion = list(tokenizer(body, add_special_tokens=False)["input_ids"])
+    back = tokenizer.decode(completion, skip_special_tokens=True)
+    if back != body:
+        raise TrainingError(f"a training response changes when it is tokenised: {body[:120]!r} becomes {back[:120]!r}")
+    completion.append(tokenizer.eos_token_id)
+    return TrainingRow([*prompt, *completion], [*([-100] * len(prompt)), *completion])
+
+
+def fitting_rows(rows: Sequence[TrainingRow], limit: int) -> tuple[list[TrainingRow], int]:
+    """Rows of at most `limit` tokens, and how many were left out: a row is never cut, a cut trace loses its answer."""
+    kept = [row for row in rows if len(row.input_ids) <= limit]
+    return kept, len(rows) - len(kept)
