@@ -102,6 +102,18 @@ def turn_end(tokenizer: Any) -> int:
     return int(tokenizer.eos_token_id)
 
 
+def judged_ids(tokenizer: Any, question: str, system: str, text: str) -> list[int]:
+    """Token ids of a question with a response (or only its summary), as a reward model reads it, in training and in RL alike.
+
+    Model-written text may spell out a special token; it is read as plain text, so that no answer can close its own turn.
+    """
+    return [
+        *prompt_ids(tokenizer, question, system),
+        *tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"],
+        tokenizer.eos_token_id,
+    ]
+
+
 def training_row(tokenizer: Any, question: str, system: str, response: str) -> TrainingRow:
     """Prompt, response and end token as one row; raises TrainingError when the response does not survive tokenisation."""
     prompt = prompt_ids(tokenizer, question, system)

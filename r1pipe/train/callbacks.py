@@ -1,0 +1,175 @@
+"""What every trainer of ours does around its steps: guard, record, checkpoint, stop.
+
+One callback (the trainer's library wants a class here) holds the four duties, so that their order within a step is plain:
+non-finite numbers stop the run *before* the optimizer applies them; then metrics are written; then a checkpoint is sealed with the reference policy
+inside; then, if the user asked, training stops at a boundary from which it can be resumed exactly.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_model as load_weights
+from safetensors.torch import save_model as save_weights
+from transformers import TrainerCallback
+
+from r1pipe.errors import TrainingError
+from r1pipe.metrics import MetricsWriter, write_progress
+from r1pipe.train.checkpoint import check_space, checkpoints, rotate, seal, step_of
+
+REFERENCE = "reference.safetensors"
+
+RENAMED = {
+    "loss": "loss",
+    "grad_norm": "gradient_norm",
+    "learning_rate": "learning_rate",
+    "kl": "kl",
+    "entropy": "entropy",
+    "clip_ratio/region_mean": "clipped_share",
+    "step_time": "step_seconds",
+    "mean_token_accuracy": "token_accuracy",
+    "accuracy": "pair_accuracy",
+    "margin": "margin",
+}
+"""The trainers' names -> ours, in metrics.jsonl."""
+
+
+@dataclass
+class Watch:
+    """What the callback needs to know of its step.
+
+    Attributes:
+        what: label in the progress line, e.g. "reasoning-rl".
+        folder: the checkpoints' folder.
+        steps: planned optimizer steps.
+        boundary: checkpoints fall on multiples of this many steps (a rollout; 1 for SFT).
+        checkpoint_every: steps between checkpoints, rounded up to a boundary.
+        keep: sealed checkpoints to keep.
+        belongs_to: what a checkpoint's state belongs to; see `checkpoint.seal`.
+        metrics: where the step's metrics go.
+        progress: path of the progress file.
+        stop_requested: True once the user asked to stop.
+        reference: the reference policy, when there is one.
+        refresh: steps between copies of the policy into the reference (0: never).
+        live: latest numbers for the progress file, filled by the reward side.
+    """
+
+    what: str
+    folder: Path
+    steps: int
+    boundary: int
+    checkpoint_every: int
+    keep: int
+    belongs_to: Mapping[str, Any]
+    metrics: MetricsWriter
+    progress: Path
+    stop_requested: Callable[[], bool]
+    reference: Any = None
+    refresh: int = 0
+    live: dict[str, Any] = field(default_factory=dict)
+    started: float = field(default_factory=time.monotonic)
+    first_step: int = 0
+
+    @property
+    def interval(self) -> int:
+        """Steps between checkpoints."""
+        return -(-self.checkpoint_every // self.boundary) * self.boundary
+
+
+class RunCallback(TrainerCallback):
+    """See the module's text. One instance per training run."""
+
+    def __init__(self, watch: Watch, main_process: bool) -> None:
+        self.watch = watch
+        self.main_process = main_process
+        self.last_saved: Path | None = None
+        self.refreshed_at = 0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Put the reference policy back as it was when the checkpoint was made."""
+        self.watch.first_step = state.global_step
+        self.watch.started = time.monotonic()
+        if state.global_step == 0:
+            return
+        checkpoint = self.watch.folder / f"checkpoint-{state.global_step}"
+        self.last_saved = checkpoint
+        if self.watch.refresh:
+            self.refreshed_at = state.global_step // self.watch.refresh * self.watch.refresh
+        if (checkpoint / REFERENCE).is_file():
+            load_weights(self.watch.reference, checkpoint / REFERENCE)
+        elif self.refreshed_at:
+            raise TrainingError(
+                f"{checkpoint.name} should hold the reference of step {self.refreshed_at} and has no {REFERENCE}",
+                "redo the step with `r1pipe run-all --redo STEP`",
+            )
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Stop before a non-finite gradient reaches the weights; nothing of this step is saved."""
+        gradients = [p.grad for p in kwargs["model"].parameters() if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients) if gradients else torch.tensor(0.0)
+        if not torch.isfinite(norm):
+            raise TrainingError(
+                f"{self.watch.what}: the gradient of step {state.global_step + 1} is {norm.item()}; the weights were not changed",
+                f"the last good checkpoint is kept; lower the learning rate in the recipe, or look at rollout files of step {state.global_step}",
+            )
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+        """Refresh the reference, ask for a checkpoint at boundaries, stop there when the user asked."""
+        step = state.global_step
+        if self.watch.refresh and step % self.watch.refresh == 0:
+            self.refreshed_at = step
+        at_boundary = step % self.watch.boundary == 0
+        stopping = self.watch.stop_requested() and at_boundary and step < self.watch.steps
+        if stopping:
+            control.should_training_stop = True
+        if at_boundary and step < self.watch.steps and (stopping or step % self.watch.interval == 0):
+            control.should_save = True
+            check_space(self.watch.folder, self.last_saved)
+        if self.main_process:
+            self._report(step)
+        return control
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        """Write the step's numbers under our names."""
+        if not self.main_process or not logs or "loss" not in logs:
+            return
+        numbers = {RENAMED[name]: value for name, value in logs.items() if name in RENAMED}
+        self.watch.live.update({key: numbers[key] for key in ("loss", "kl", "entropy", "pair_accuracy") if numbers.get(key) is not None})
+        self.watch.metrics.append({"kind": "step", "step": state.global_step, **numbers})
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Add what the trainer leaves out, seal the checkpoint, and only then delete older ones."""
+        if not self.main_process:
+            return
+        checkpoint = self.watch.folder / f"checkpoint-{state.global_step}"
+        if self.watch.reference is not None and self.refreshed_at:
+            save_weights(self.watch.reference, str(checkpoint / REFERENCE))
+        for name, tensor in kwargs["model"].named_parameters():
+            if not torch.isfinite(tensor).all():
+                raise TrainingError(f"{self.watch.what}: {name} is not finite after step {state.global_step}; the checkpoint is not sealed")
+        seal(checkpoint, self.watch.belongs_to)
+        self.last_saved = checkpoint
+        rotate(self.watch.folder, self.watch.keep)
+
+    def _report(self, step: int) -> None:
+        elapsed = time.monotonic() - self.watch.started
+        done = step - self.watch.first_step
+        left = elapsed / done * (self.watch.steps - step) if done else None
+        write_progress(
+            self.watch.progress,
+            {"what": self.watch.what, "step": step, "of": self.watch.steps, "seconds_left": left, **self.watch.live},
+        )
+
+
+def drop_unsealed_after(folder: Path, step: int) -> None:
+    """Remove checkpoint folders newer than the one resumed from: they are torn, and the trainer will write them again."""
+    import shutil
+
+    for path in checkpoints(folder):
+        if step_of(path) > step:
+            shutil.rmtree(path)

@@ -1,0 +1,144 @@
+"""GRPO as the paper has it, by TRL's trainer.
+
+What TRL does not do by default is set by name: the paper's loss (mean over each answer's tokens), a KL term with its reference, no bias correction,
+float32 on a CPU, no dropout. What TRL does not do at all is done around it: the reference policy is part of every checkpoint, checkpoints
+fall on rollout boundaries, and the order of prompts is fixed beforehand (`r1pipe.data.schedule`), so that a resumed run is the same run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from peft import LoraConfig
+from trl import GRPOConfig, GRPOTrainer
+
+from r1pipe.data.chat import messages
+from r1pipe.data.rows import Problem
+from r1pipe.data.schedule import Order
+from r1pipe.rewards import Mix
+from r1pipe.stage import StepContext
+from r1pipe.train.rollouts import RolloutScorer
+from r1pipe.train.run import is_main, make_watch, processes, run_training, save_final
+from r1pipe.train.settings import GrpoSettings, LoraSettings, micro_batches
+from r1pipe.train.text import load_tokenizer, pick_dtype, prompt_prefix, turn_end
+
+
+def lora_config(lora: LoraSettings | None, task: str) -> LoraConfig | None:
+    """peft's config for our settings; no dropout, which would make the ratio differ from one at the first pass."""
+    if lora is None:
+        return None
+    targets = lora.target_modules if isinstance(lora.target_modules, str) else list(lora.target_modules)
+    return LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=targets, lora_dropout=0.0, task_type=task)
+
+
+def common_arguments(context: StepContext, settings: Any, dtype: torch.dtype) -> dict[str, Any]:
+    """Trainer arguments that are the same for every kind of training."""
+    on_cpu = not torch.cuda.is_available()
+    return {
+        "seed": context.seed,
+        "data_seed": context.seed,
+        "use_cpu": on_cpu,
+        "bf16": dtype is torch.bfloat16,
+        "fp16": False,
+        "ddp_backend": "gloo" if on_cpu and processes() > 1 else None,
+        "learning_rate": settings.learning_rate,
+        "weight_decay": settings.optimizer.weight_decay,
+        "adam_beta1": settings.optimizer.adam_beta1,
+        "adam_beta2": settings.optimizer.adam_beta2,
+        "max_grad_norm": settings.optimizer.max_grad_norm,
+        "warmup_steps": settings.optimizer.warmup_steps,
+        "logging_steps": 1,
+        "logging_nan_inf_filter": False,
+        "logging_first_step": True,
+        "save_strategy": "no",  # the callback asks for checkpoints, at boundaries only
+        "report_to": list(context.launch.report_to) or "none",
+        "disable_tqdm": True,
+        "dataloader_num_workers": 0,
+        "gradient_checkpointing": context.launch.gradient_checkpointing,
+    }
+
+
+def train_grpo(
+    context: StepContext, settings: GrpoSettings, *, policy: Path, problems: Sequence[Problem], order: Order, mix: Mix, system: str, what: str
+) -> dict[str, Any]:
+    """Train `policy` on `problems` in `order` and write the model to the step's output `model`.
+
+    Returns:
+        Summary for the manifest: steps, answers, tokens (prompt and completion), epochs.
+
+    Raises:
+        Stopped, TrainingError: see `run_training`.
+    """
+    tokenizer = load_tokenizer(policy)
+    turn_end(tokenizer)
+    tokenizer.padding_side = "left"
+    dtype = pick_dtype(context.launch.dtype)
+    micro, accumulation = micro_batches(settings.answers_per_step, processes(), context.launch.micro_batch)
+    belongs_to = {**settings.model_dump(mode="json"), "problems": len(problems), "policy": context.input_digests.get("policy", "")}
+    watch = make_watch(context, what, settings.steps, settings.minibatches, belongs_to)
+    rows = [row for rollout in order.rollouts for row in rollout]
+    data = Dataset.from_dict({"prompt": [messages(problems[row].question, system) for row in rows], "row": rows})
+    arguments = GRPOConfig(
+        output_dir=str(watch.folder),
+        max_steps=settings.steps,
+        per_device_train_batch_size=micro,
+        gradient_accumulation_steps=accumulation,
+        steps_per_generation=accumulation * settings.minibatches,
+        num_generations=settings.group,
+        num_iterations=1,
+        shuffle_dataset=False,  # the order is ours
+        max_completion_length=settings.max_completion_tokens,
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+        top_k=0,
+        beta=settings.kl,
+        epsilon=settings.clip,
+        epsilon_high=settings.clip_high,
+        loss_type=settings.loss,
+        scale_rewards=settings.advantage_scale,
+        use_bias_correction_kl=False,
+        disable_dropout=True,
+        sync_ref_model=bool(settings.refresh_reference and settings.kl),
+        ref_model_sync_steps=settings.refresh_reference or 1,
+        ref_model_mixup_alpha=1.0,
+        lr_scheduler_type=settings.schedule,
+        model_init_kwargs={"dtype": str(dtype).removeprefix("torch.")},
+        **common_arguments(context, settings, dtype),
+    )
+    scorer = RolloutScorer(
+        problems=problems,
+        mix=mix,
+        tokenizer=tokenizer,
+        prefix=prompt_prefix(tokenizer, system),
+        group=settings.group,
+        minibatches=settings.minibatches,
+        folder=context.folder / "rollouts",
+        keep=context.launch.keep_attempts,
+        metrics=watch.metrics,
+        live=watch.live,
+        main_process=is_main(),
+    )
+    trainer = GRPOTrainer(
+        model=str(policy),
+        reward_funcs=[scorer],
+        args=arguments,
+        train_dataset=data,
+        processing_class=tokenizer,
+        peft_config=lora_config(settings.lora, "CAUSAL_LM"),
+    )
+    watch.reference = trainer.accelerator.unwrap_model(trainer.ref_model) if trainer.ref_model is not None else None
+    watch.refresh = settings.refresh_reference if watch.reference is not None else 0
+    done = run_training(trainer, watch)
+    save_final(trainer, tokenizer, context.output("model"), merge=settings.lora is not None)
+    return {
+        "steps": settings.steps,
+        "steps_in_last_attempt": done,
+        "answers": settings.steps * settings.answers_per_step,
+        "tokens": int(trainer.state.num_input_tokens_seen),
+        "epochs": order.epochs,
+        "dtype": str(dtype).removeprefix("torch."),
+    }

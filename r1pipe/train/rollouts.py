@@ -1,0 +1,139 @@
+"""From TRL's rollouts to our rewards and back: the bridge, and the record of what every rollout looked like.
+
+TRL calls one reward function a rollout with all answers of a process, groups in a row. The function decodes the token ids itself (so that rewards see
+exactly what was sampled), scores them with the recipe's mix, returns the totals (None for a row that could not be judged, which TRL leaves
+out of its group), and writes down the rollout: means per reward, shares of groups without signal, lengths, and the attempts themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from r1pipe.data.rows import Attempt, Problem
+from r1pipe.data.tables import ATTEMPT_COLUMNS, attempt_row, write_part
+from r1pipe.errors import TrainingError
+from r1pipe.metrics import MetricsWriter
+from r1pipe.rewards import Mix, Row
+
+
+@dataclass
+class RolloutScorer:
+    """The reward function of a run, as TRL wants it: callable, with a `__name__`.
+
+    Attributes:
+        problems: all problems of the stage; the data set's `row` column points into it.
+        mix: the recipe's rewards.
+        tokenizer: decodes completions; special tokens are dropped, thinking tags are ordinary text.
+        prefix: what the template opens for the model.
+        group: answers per question.
+        minibatches: optimizer steps per rollout.
+        folder: where rollout tables go.
+        keep: how many attempts of a rollout are kept (whole groups).
+        metrics: the step's metrics.
+        live: latest numbers for the progress file.
+        main_process: whether this process writes.
+    """
+
+    problems: Sequence[Problem]
+    mix: Mix
+    tokenizer: Any
+    prefix: str
+    group: int
+    minibatches: int
+    folder: Path
+    keep: int
+    metrics: MetricsWriter
+    live: dict[str, Any]
+    main_process: bool
+    __name__: str = "total"
+
+    def __call__(
+        self, *, completion_ids: list[list[int]], row: list[int], trainer_state: Any, **columns: Any
+    ) -> list[float | None]:
+        """Totals of all answers of this process, in order."""
+        step = int(trainer_state.global_step)
+        eos = self.tokenizer.eos_token_id
+        attempts = [
+            Attempt(
+                problem=self.problems[index],
+                completion=self.tokenizer.decode(ids, skip_special_tokens=True),
+                prefix=self.prefix,
+                finish="stop" if ids and ids[-1] == eos else "length",
+                tokens=len(ids),
+            )
+            for ids, index in zip(completion_ids, row, strict=True)
+        ]
+        rows = self.mix.score(attempts, step)
+        if all(scored.total is None for scored in rows):
+            notes = sorted({score.note for scored in rows for score in scored.parts.values() if score and score.value is None})
+            raise TrainingError(f"no answer of the rollout at step {step} could be judged: {'; '.join(notes[:3])}", "look at the checker's notes")
+        if self.main_process:
+            self._record(attempts, rows, step)
+        return [scored.total for scored in rows]
+
+    def _record(self, attempts: list[Attempt], rows: list[Row], step: int) -> None:
+        record = rollout_numbers(attempts, rows, self.group)
+        self.metrics.append({"kind": "rollout", "step": step, **record})
+        self.live.update({"rewards": record["rewards"], "tokens": record["tokens_mean"], "flat_groups": record["flat_share"], "truncated": record["truncated_share"]})
+        best = max(range(len(rows)), key=lambda index: (rows[index].total or 0.0, -index))
+        self.live["sample"] = {"question": attempts[best].problem.question, "completion": attempts[best].completion}
+        kept = min(len(attempts), -(-self.keep // self.group) * self.group) if self.keep else 0
+        if kept:
+            table = [
+                attempt_row(attempt, index % self.group, scored.parts, scored.total, scored.verdict)
+                for index, (attempt, scored) in enumerate(zip(attempts[:kept], rows[:kept], strict=True))
+            ]
+            write_part(self.folder, step // self.minibatches, table, ATTEMPT_COLUMNS)
+
+
+def _mean(values: list[float]) -> float | None:
+    return fmean(values) if values else None
+
+
+def rollout_numbers(attempts: Sequence[Attempt], rows: Sequence[Row], group: int) -> dict[str, Any]:
+    """The numbers of one rollout.
+
+    Returns:
+        rewards: mean per reward over the rows where it applies and was judged; total_mean; unjudged: rows left out; tokens_mean;
+        truncated_share; flat_share: share of groups whose totals are all equal (they teach nothing), and of those flat_right and
+        flat_wrong (every accuracy 1, every accuracy 0); domains: the same by domain (answers, right, flat_share).
+    """
+    names = list(rows[0].parts)
+    judged: dict[str, list[float]] = {name: [] for name in names}
+    for scored in rows:
+        for name, score in scored.parts.items():
+            if score is not None and score.value is not None:
+                judged[name].append(score.value)
+    groups = [range(start, min(start + group, len(rows))) for start in range(0, len(rows), group)]
+    domains: dict[str, dict[str, list[float]]] = {}
+    flat, flat_right, flat_wrong = 0, 0, 0
+    for members in groups:
+        totals = {rows[index].total for index in members if rows[index].total is not None}
+        verdicts = {rows[index].verdict for index in members}
+        is_flat = len(totals) <= 1
+        flat += is_flat
+        flat_right += is_flat and verdicts == {"right"}
+        flat_wrong += is_flat and verdicts == {"wrong"}
+        entry = domains.setdefault(attempts[members[0]].problem.domain, {"right": [], "flat": []})
+        entry["right"] += [float(rows[index].verdict == "right") for index in members if rows[index].verdict in ("right", "wrong")]
+        entry["flat"].append(float(is_flat))
+    return {
+        "rewards": {name: _mean(values) for name, values in judged.items()},
+        "total_mean": _mean([scored.total for scored in rows if scored.total is not None]),
+        "answers": len(rows),
+        "unjudged": sum(scored.total is None for scored in rows),
+        "tokens_mean": fmean(attempt.tokens for attempt in attempts),
+        "tokens_total": sum(attempt.tokens for attempt in attempts),
+        "truncated_share": fmean(float(attempt.finish == "length") for attempt in attempts),
+        "flat_share": flat / len(groups),
+        "flat_right": flat_right / len(groups),
+        "flat_wrong": flat_wrong / len(groups),
+        "domains": {name: {"right": _mean(entry["right"]), "flat_share": _mean(entry["flat"]), "groups": len(entry["flat"])} for name, entry in sorted(domains.items())},
+    }
+
+
+Scorer = Callable[..., list[float | None]]

@@ -1,0 +1,94 @@
+"""Reward models at work: batched scores of attempts, on the scale that was measured on held-out rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from transformers import AutoModelForSequenceClassification
+
+from r1pipe.data.chat import split_response
+from r1pipe.data.rows import Attempt, Kind, Score
+from r1pipe.rewards import quantise
+from r1pipe.train.text import judged_ids, load_tokenizer
+
+LIMIT = 2.0
+"""Scores are clipped at this many standard deviations: one odd answer must not rule its group. A missing summary scores the lower end."""
+
+
+def score_ids(model: Any, pad: int, rows: Sequence[Sequence[int]], batch: int = 64) -> list[float]:
+    """Raw scores (logits) of token rows; sorted by length inside, so that little is padded, and returned in order."""
+    order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
+    scores = [0.0] * len(rows)
+    device = next(model.parameters()).device
+    was_training = model.training
+    model.eval()
+    with torch.inference_mode():
+        for start in range(0, len(order), batch):
+            members = order[start : start + batch]
+            width = max(len(rows[index]) for index in members)
+            ids = torch.full((len(members), width), pad, dtype=torch.long)
+            mask = torch.zeros((len(members), width), dtype=torch.long)
+            for line, index in enumerate(members):
+                ids[line, : len(rows[index])] = torch.tensor(rows[index])
+                mask[line, : len(rows[index])] = 1
+            logits = model(input_ids=ids.to(device), attention_mask=mask.to(device)).logits[:, 0]
+            for index, value in zip(members, logits.float().tolist(), strict=True):
+                scores[index] = value
+    model.train(was_training)
+    return scores
+
+
+@cache
+def _loaded(folder: str) -> tuple[Any, Any]:
+    """Model and tokenizer of a reward model, once per process."""
+    model = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32)
+    if torch.cuda.is_available():
+        model = model.to("cuda")
+    return model.eval(), load_tokenizer(Path(folder))
+
+
+@dataclass(frozen=True, slots=True)
+class PreferenceReward:
+    """A trained reward model as a reward; it applies to prompts of its kind only.
+
+    Attributes:
+        folder: the reward model.
+        kind: "helpfulness" reads the summary, "safety" the whole response.
+        system: system text of the prompt.
+        max_tokens: longer texts are cut at their end before scoring, and the note says so.
+    """
+
+    folder: str
+    kind: Literal["helpfulness", "safety"]
+    system: str = ""
+    max_tokens: int = 8192
+
+    def score(self, attempts: Sequence[Attempt]) -> list[Score | None]:
+        """Standardised scores within ±LIMIT on a grid of 1/64; None for prompts of another kind."""
+        model, tokenizer = _loaded(self.folder)
+        scale = model.config.r1pipe_scale
+        result: list[Score | None] = [None] * len(attempts)
+        wanted: list[tuple[int, list[int]]] = []
+        for index, attempt in enumerate(attempts):
+            if attempt.problem.kind != self._applies_to:
+                continue
+            text = attempt.text if self.kind == "safety" else split_response(attempt.text).summary
+            if not text.strip():
+                result[index] = Score(-LIMIT, "no summary")
+                continue
+            wanted.append((index, judged_ids(tokenizer, attempt.problem.question, self.system, text)))
+        raw = score_ids(model, tokenizer.pad_token_id, [ids[: self.max_tokens] for _, ids in wanted])
+        for (index, ids), value in zip(wanted, raw, strict=True):
+            standard = (value - scale["mean"]) / (scale["spread"] or 1.0)
+            cut = f", cut at {self.max_tokens} tokens" if len(ids) > self.max_tokens else ""
+            result[index] = Score(quantise(max(-LIMIT, min(LIMIT, standard))), f"{self.kind} {standard:+.2f}{cut}")
+        return result
+
+    @property
+    def _applies_to(self) -> Kind:
+        return self.kind

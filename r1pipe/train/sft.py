@@ -1,0 +1,83 @@
+"""Supervised fine-tuning by TRL's trainer, on rows that were tokenised and checked by us.
+
+Rows are given to the trainer as token ids and labels, so nothing is truncated, packed or re-rendered on the way: each row's labels decode to the
+whole response and end with the end-of-turn token (checked for every row before anything is trained).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from trl import SFTConfig, SFTTrainer
+
+from r1pipe.errors import TrainingError
+from r1pipe.stage import StepContext
+from r1pipe.train.grpo import common_arguments, lora_config
+from r1pipe.train.run import make_watch, processes, run_training, save_final
+from r1pipe.train.settings import SftSettings, micro_batches
+from r1pipe.train.text import fitting_rows, load_model, load_tokenizer, pick_dtype, training_row, turn_end
+
+
+def train_sft(
+    context: StepContext, settings: SftSettings, *, model: Path, examples: Sequence[tuple[str, str]], system: str, what: str
+) -> dict[str, Any]:
+    """Fine-tune `model` on (question, response) examples and write the result to the step's output `model`.
+
+    Returns:
+        Summary for the manifest: rows, rows left out for length, steps, tokens.
+
+    Raises:
+        TrainingError: when no row fits, or a response does not survive tokenisation.
+    """
+    tokenizer = load_tokenizer(model)
+    turn_end(tokenizer)
+    rows, left_out = fitting_rows([training_row(tokenizer, question, system, response) for question, response in examples], settings.max_tokens)
+    if not rows:
+        raise TrainingError(
+            f"{what}: none of {len(examples)} rows fits into max_tokens = {settings.max_tokens}", "raise max_tokens in the recipe"
+        )
+    if left_out:
+        print(f"{what}: {left_out} of {len(examples)} rows are longer than {settings.max_tokens} tokens and are left out", flush=True)
+    batch = min(settings.batch, len(rows))
+    batch -= batch % processes()
+    steps_per_epoch = math.ceil(len(rows) / batch)
+    steps = steps_per_epoch * settings.epochs
+    micro, accumulation = micro_batches(batch, processes(), context.launch.micro_batch)
+    dtype = pick_dtype(context.launch.dtype)
+    belongs_to = {**settings.model_dump(mode="json"), "rows": len(rows), "model": context.input_digests.get("model", "")}
+    watch = make_watch(context, what, steps, 1, belongs_to)
+    arguments = SFTConfig(
+        output_dir=str(watch.folder),
+        max_steps=steps,
+        per_device_train_batch_size=micro,
+        gradient_accumulation_steps=accumulation,
+        max_length=None,
+        packing=False,
+        dataset_kwargs={"skip_prepare_dataset": True},
+        lr_scheduler_type="cosine_with_min_lr",
+        lr_scheduler_kwargs={"min_lr_rate": settings.final_learning_rate_share},
+        **common_arguments(context, settings, dtype),
+    )
+    data = Dataset.from_dict({"input_ids": [row.input_ids for row in rows], "labels": [row.labels for row in rows]})
+    trainer = SFTTrainer(
+        model=load_model(model, dtype),
+        args=arguments,
+        train_dataset=data,
+        processing_class=tokenizer,
+        peft_config=lora_config(settings.lora, "CAUSAL_LM"),
+    )
+    done = run_training(trainer, watch)
+    save_final(trainer, tokenizer, context.output("model"), merge=settings.lora is not None)
+    return {
+        "steps": steps,
+        "steps_in_last_attempt": done,
+        "rows": len(rows),
+        "rows_too_long": left_out,
+        "batch": batch,
+        "tokens": sum(len(row.input_ids) for row in rows) * settings.epochs,
+        "dtype": str(dtype).removeprefix("torch."),
+    }
