@@ -6,21 +6,41 @@ compared, so changing it never invalidates anything.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
-from r1pipe.graph import Pipeline
+from r1pipe.errors import RecipeError
+from r1pipe.graph import Pipeline, reads_base, section_of
+from r1pipe.recipe_check import Mistake, find_nonfinite, not_a_table, shown, unknown_key, validate
+from r1pipe.recipe_text import KeyPath, dotted, duplicates, key_lines, line_of, set_value
 from r1pipe.stage import Step, StepConfig
+
+DEFAULT_PIPELINE = "r1"
+
+MOST_MISTAKES = 12
+"""So many mistakes are listed; more would hide the first."""
+
+
+class Head(StepConfig):
+    """The keys at the top of a recipe."""
+
+    name: str = ""
+    """The recipe's name, for people."""
+    pipeline: str = DEFAULT_PIPELINE
+    """The chain of steps that the recipe is for."""
+    seed: NonNegativeInt = 0
+    """Every random choice of the run follows from it."""
 
 
 class BaseModelSection(StepConfig):
     """`[base]`: the model that the chain starts from."""
 
-    model: str
+    model: str = ""
     """A name that the pipeline knows (e.g. "nano"), or a local folder."""
     digest: str = ""
     """When given, the weights must have this digest."""
@@ -43,6 +63,20 @@ class Launch(BaseModel):
     """Environment variables of the step's process."""
     offline: bool = True
     """Forbid the Hugging Face libraries to use the network."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Arithmetic of training: auto is bfloat16 on a GPU that has it and float32 elsewhere."""
+    checkpoint_every: PositiveInt | None = None
+    """Optimizer steps between checkpoints, rounded up to a rollout's end; by default a tenth of the steps."""
+    keep_checkpoints: PositiveInt = 2
+    """Whole checkpoints that are kept; older ones are deleted."""
+    keep_attempts: int = Field(default=64, ge=0)
+    """Attempts of each rollout that are kept for `inspect`, in whole groups."""
+    gradient_checkpointing: bool = False
+    """Trade time for memory in the backward pass."""
+    generation_batch: PositiveInt | None = None
+    """Sequences that an engine generates at once; by default the engine decides."""
+    report_to: tuple[str, ...] = ()
+    """Experiment trackers besides the run's own files: "tensorboard", "wandb", "trackio", "mlflow"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +109,28 @@ class Recipe:
         Args:
             base_digest: identity of the base model; goes in when the step reads the base.
         """
-        raise NotImplementedError
+        settings: dict[str, Any] = {"seed": self.seed, "revision": step.revision}
+        if reads_base(step):
+            settings["base"] = {"digest": base_digest}
+        for name in step.shares:
+            settings[name] = self.shared[name].model_dump(mode="json")
+        here = settings
+        *outer, last = section_of(step)
+        for part in outer:
+            here = here.setdefault(part, {})
+        here[last] = self.configs[step.name].model_dump(mode="json")
+        return settings
 
 
 def pipeline_name(source: Path | str) -> str:
-    """The name of the pipeline that a recipe is for, before it is checked; "r1" when it says nothing."""
-    raise NotImplementedError
+    """The name of the pipeline that a recipe is for, before it is checked; "r1" when it says nothing.
+
+    Raises:
+        RecipeError: the file cannot be read or is not TOML.
+    """
+    text, where = _read(source, "")
+    name = _parse(text, where).get("pipeline", DEFAULT_PIPELINE)
+    return name if isinstance(name, str) else DEFAULT_PIPELINE
 
 
 def load_recipe(source: Path | str, pipeline: Pipeline, where: str = "") -> Recipe:
@@ -88,12 +138,13 @@ def load_recipe(source: Path | str, pipeline: Pipeline, where: str = "") -> Reci
 
     Args:
         source: a file (Path) or the TOML itself (str).
-        where: what to call it in messages; by default the file's name.
+        where: what to call it in messages; by default the file's path.
 
     Raises:
         RecipeError: one line for each mistake, with file, line, section and the nearest known key.
     """
-    raise NotImplementedError
+    text, name = _read(source, where)
+    return _check(text, name, pipeline, {})
 
 
 def apply_sets(text: str, sets: Sequence[str], pipeline: Pipeline, where: str = "recipe") -> str:
@@ -105,4 +156,176 @@ def apply_sets(text: str, sets: Sequence[str], pipeline: Pipeline, where: str = 
     Raises:
         RecipeError: as `load_recipe`; mistakes in a `--set` name it instead of a line.
     """
-    raise NotImplementedError
+    origins: dict[KeyPath, str] = {}
+    if infinite := list(find_nonfinite(_parse(text, where))):
+        raise _error(infinite, text, where, origins)
+    for item in sets:
+        path, value = _read_set(item)
+        if infinite := list(find_nonfinite(value, path)):
+            raise _error(infinite, text, where, {path: f"--set {item}"})
+        try:
+            text = set_value(text, path, value)
+        except ValueError as error:
+            raise RecipeError(f"--set {item}: {error} is a single value, not a section", "set it as a whole, or edit the recipe") from error
+        origins[path] = f"--set {item}"
+    _check(text, where, pipeline, origins)
+    return text
+
+
+def _read_set(item: str) -> tuple[tuple[str, ...], Any]:
+    """Key and value of a `--set`."""
+    key, equals, value = item.partition("=")
+    if not equals or not key.strip():
+        raise RecipeError(f"--set {item}: there is no '='" if not equals else f"--set {item}: there is no key", "write --set section.key=value")
+    parts: list[str] = []
+    try:
+        parsed: Any = tomllib.loads(f"{_quoted_slashes(key.strip())} = 0")
+    except tomllib.TOMLDecodeError as error:
+        raise RecipeError(f"--set {item}: {key.strip()!r} is not a key", "write --set section.key=value") from error
+    while isinstance(parsed, dict):
+        part, parsed = next(iter(parsed.items()))
+        parts += [part] if parts[:2] == ["launch", "steps"] else part.split("/")
+    return tuple(parts), _read_value(value.strip())
+
+
+def _quoted_slashes(key: str) -> str:
+    """A key with the parts that hold a "/" quoted, as TOML wants them."""
+    return key if '"' in key or "'" in key else ".".join(f'"{part}"' if "/" in part else part for part in key.split("."))
+
+
+def _read_value(value: str) -> Any:
+    """A value in TOML's syntax; anything that is not is text."""
+    try:
+        parsed = tomllib.loads(f"x = {value}")
+    except tomllib.TOMLDecodeError:
+        return value
+    return parsed["x"] if len(parsed) == 1 else value  # a value with line ends could otherwise bring further keys
+
+
+def _read(source: Path | str, where: str) -> tuple[str, str]:
+    """Text of a recipe, and what to call it."""
+    if isinstance(source, str):
+        return source, where or "recipe"
+    try:
+        return source.read_bytes().decode("utf-8-sig"), where or str(source)
+    except OSError as error:
+        raise RecipeError(f"{where or source}: {error.strerror}", "r1pipe recipes lists the recipes that come with r1pipe") from error
+    except UnicodeDecodeError as error:
+        raise RecipeError(f"{where or source} is not UTF-8 text (byte {error.start})", "save it as UTF-8") from error
+
+
+def _parse(text: str, where: str) -> dict[str, Any]:
+    """The TOML as data; duplicates are named with both lines."""
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        for path, first, second in duplicates(text):
+            section = f" in [{dotted(path[:-1])}]" if len(path) > 1 else ""
+            raise RecipeError(f"{where}: {path[-1]}{section} is given twice, on lines {first} and {second}", "remove one of them") from error
+        raise RecipeError(f"{where} is not TOML: {error}", "text needs quotes; see https://toml.io for the syntax") from error
+
+
+def _check(text: str, where: str, pipeline: Pipeline, origins: Mapping[KeyPath, str]) -> Recipe:
+    """Check everything; `origins` says which keys came from the command line."""
+    data = _parse(text, where)
+    mistakes = list(find_nonfinite(data))
+    if mistakes:
+        raise _error(mistakes, text, where, origins)
+    models: dict[tuple[str, ...], type[StepConfig]] = {("base",): BaseModelSection}
+    models |= {(name,): model for name, model in pipeline.shared.items()}
+    models |= {section_of(step): step.config for step in pipeline.steps}
+    elsewhere = {key: f"[{dotted(path)}]" for path, model in models.items() for key in model.model_fields}
+    elsewhere |= {key: "[launch]" for key in Launch.model_fields}
+    read: dict[tuple[str, ...], Any] = {}
+    for path, model in models.items():
+        raw: Any = data
+        for depth, part in enumerate(path):
+            raw = raw.get(part, {})
+            if not isinstance(raw, dict):
+                mistakes.append(not_a_table(path[: depth + 1], raw))
+                break
+        else:
+            read[path], found = validate(model, raw, path, elsewhere)
+            mistakes += found
+    launches = _launches(data.get("launch", {}), pipeline, elsewhere, mistakes)
+    _unknown_sections(data, list(models), elsewhere, mistakes)
+    head, found = validate(Head, {key: value for key, value in data.items() if key in Head.model_fields}, (), elsewhere)
+    mistakes += found
+    if head is not None and head.pipeline != pipeline.name:
+        mistakes.append(Mistake(("pipeline",), f"pipeline is {shown(head.pipeline)}, but was read as {shown(pipeline.name)}"))
+    if pipeline.reads_base() and not data.get("base"):
+        mistakes.append(Mistake(("base",), "the recipe names no base model", 'add a section [base] with model = "NAME or FOLDER"'))
+    if mistakes or head is None:
+        raise _error(list(dict.fromkeys(mistakes)), text, where, origins)
+    return Recipe(
+        name=head.name,
+        pipeline=head.pipeline,
+        seed=head.seed,
+        base=read[("base",)],
+        configs={step.name: read[section_of(step)] for step in pipeline.steps},
+        shared={name: read[(name,)] for name in pipeline.shared},
+        launches=launches,
+        text=text,
+    )
+
+
+def _launches(raw: Any, pipeline: Pipeline, elsewhere: Mapping[str, str], mistakes: list[Mistake]) -> dict[str, Launch]:
+    """Each step's launch: defaults of `[launch]`, then its stage's overrides, then its own."""
+    at: KeyPath = ("launch",)
+    if not isinstance(raw, dict):
+        mistakes.append(not_a_table(at, raw))
+        return {}
+    defaults = {key: value for key, value in raw.items() if key != "steps"}
+    overrides = raw.get("steps", {})
+    if not isinstance(overrides, dict):
+        mistakes.append(not_a_table((*at, "steps"), overrides))
+        overrides = {}
+    names = list(dict.fromkeys([step.name for step in pipeline.steps] + [step.stage for step in pipeline.steps]))
+    base, found = validate(Launch, defaults, at, elsewhere)
+    mistakes += found
+    for name, override in overrides.items():
+        if name not in names:
+            mistakes.append(unknown_key((*at, "steps", name), names, {}))
+        elif not isinstance(override, dict):
+            mistakes.append(not_a_table((*at, "steps", name), override))
+        else:
+            mistakes += validate(Launch, override, (*at, "steps", name), elsewhere)[1]
+    if mistakes or base is None:
+        return {}
+    launches = {}
+    for step in pipeline.steps:
+        merged = dict(defaults)
+        for name in dict.fromkeys((step.stage, step.name)):
+            override = overrides.get(name, {})
+            merged |= override | {"env": merged.get("env", {}) | override.get("env", {})}
+        launches[step.name] = Launch.model_validate(merged)
+    return launches
+
+
+def _unknown_sections(data: Mapping[str, Any], known: list[tuple[str, ...]], elsewhere: Mapping[str, str], mistakes: list[Mistake]) -> None:
+    """Keys at the top, and below a stage of several steps, that belong to nothing."""
+    top = list(dict.fromkeys([*Head.model_fields, *(path[0] for path in known), "launch"]))
+    mistakes += [unknown_key((key,), top, elsewhere) for key in data if key not in top]
+    for stage in dict.fromkeys(path[0] for path in known if len(path) == 2):
+        steps = [path[1] for path in known if path[0] == stage and len(path) == 2]
+        inner = data.get(stage, {})
+        if isinstance(inner, dict):
+            mistakes += [unknown_key((stage, key), steps, elsewhere) for key in inner if key not in steps]
+
+
+def _error(mistakes: Sequence[Mistake], text: str, where: str, origins: Mapping[KeyPath, str]) -> RecipeError:
+    """All mistakes as one error, in the order of the file."""
+    lines = key_lines(text)
+    placed: list[tuple[int, str, str]] = []
+    for mistake in mistakes:
+        path = mistake.path
+        origin = next((words for key, words in origins.items() if path[: len(key)] == key), "")
+        line = line_of(lines, path)
+        section = f", [{dotted(path[:-1])}]" if len(path) > 1 else ""
+        place = origin or (f"{where} line {line}{section}" if line else f"{where}{section}")
+        placed.append((0 if origin else line or 0, f"{place}: {mistake.sentence}", mistake.hint))
+    placed.sort(key=lambda entry: entry[0])
+    problems = [f"{words} ({hint})" if hint and len(placed) > 1 else words for _, words, hint in placed[:MOST_MISTAKES]]
+    if len(placed) > MOST_MISTAKES:
+        problems.append(f"... and {len(placed) - MOST_MISTAKES} more")
+    return RecipeError("\n".join(problems), placed[0][2] if len(placed) == 1 else "")

@@ -1,0 +1,164 @@
+"""A pipeline of tiny steps that run in real worker processes: what the runner's tests run instead of training.
+
+    numbers -> double -> total          (double runs under the toy "training" loop: it can be stopped and resumed)
+    base    -> start  -> total
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, PositiveInt
+
+from r1pipe.errors import Stopped, TrainingError
+from r1pipe.graph import Pipeline
+from r1pipe.manifest import write_atomic
+from r1pipe.metrics import METRICS, PROGRESS, MetricsWriter, write_progress
+from r1pipe.stage import Base, Output, Step, StepConfig, StepContext
+
+TALLY = "R1PIPE_TOY_TALLY"
+"""Environment variable: a file to which each execution of a step appends its name."""
+
+
+class Chat(StepConfig):
+    system: str = ""
+
+
+class Inner(StepConfig):
+    weight: float = 1.0
+
+
+class NumbersConfig(StepConfig):
+    count: PositiveInt = 5
+    rate: float = 0.5
+    label: str = "plain"
+    flag: bool = False
+    inner: Inner = Inner()
+    weights: dict[str, float] = Field(default_factory=dict)
+
+
+class DoubleConfig(StepConfig):
+    steps: PositiveInt = 6
+    factor: int = 2
+    pause: float = 0.0
+    fail: str = ""
+
+
+class StartConfig(StepConfig):
+    bonus: int = 0
+
+
+class TotalConfig(StepConfig):
+    sign: int = 1
+
+
+def tally(context: StepContext) -> None:
+    """Count an execution."""
+    if path := os.environ.get(TALLY):
+        with open(path, "a") as file:
+            file.write(context.step.name + "\n")
+
+
+def numbers(context: StepContext) -> dict[str, Any]:
+    tally(context)
+    write_atomic(context.output("values"), json.dumps([context.seed + i for i in range(context.config.count)]).encode())
+    return {"count": context.config.count}
+
+
+def double(context: StepContext) -> dict[str, Any]:
+    """A loop with a checkpoint at each step, as training has."""
+    tally(context)
+    config, state_path = context.config, context.folder / "state.json"
+    values = json.loads(context.inputs["values"].read_bytes())
+    state = json.loads(state_path.read_bytes()) if state_path.exists() else {"step": 0, "sum": 0}
+    with MetricsWriter(context.folder / METRICS) as metrics:
+        metrics.truncate_after(state["step"])
+        for step in range(state["step"] + 1, config.steps + 1):
+            if context.stop_requested():
+                raise Stopped(f"stopped after step {step - 1} of {config.steps}")
+            fail(config.fail, step)
+            time.sleep(config.pause)
+            state = {"step": step, "sum": state["sum"] + config.factor * values[step % len(values)] * step}
+            metrics.write({"step": step, "sum": state["sum"]})
+            write_atomic(state_path, json.dumps(state).encode())
+            write_progress(context.folder / PROGRESS, {"done": step, "total": config.steps})
+    folder = context.output("model")
+    folder.mkdir(exist_ok=True)
+    (folder / "sum.txt").write_text(str(state["sum"]))
+    return {"sum": state["sum"], "system": context.shared["chat"].system}
+
+
+def fail(how: str, step: int) -> None:
+    """Go wrong in the way that the recipe asks for, at step 3."""
+    if step != 3 or not how:
+        return
+    if how == "ours":
+        raise TrainingError("the loss is not finite at step 3", "lower the learning rate")
+    if how == "theirs":
+        raise ZeroDivisionError("something nobody expected")
+    if how == "exit":
+        raise SystemExit(0)
+    if how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "deaf":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(600)
+    if how == "full":
+        import resource
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        Path("big.bin").name  # noqa: B018
+
+
+def start(context: StepContext) -> dict[str, Any]:
+    tally(context)
+    folder = context.output("model")
+    folder.mkdir(exist_ok=True)
+    (folder / "sum.txt").write_text(str((context.inputs["base"] / "config.json").stat().st_size + context.config.bonus))
+    return {"base": context.input_digests["base"]}
+
+
+def total(context: StepContext) -> dict[str, Any]:
+    tally(context)
+    parts = [int((context.inputs[name] / "sum.txt").read_text()) for name in ("left", "right")]
+    write_atomic(context.output("answer"), json.dumps({"total": context.config.sign * sum(parts)}).encode())
+    return {"total": context.config.sign * sum(parts)}
+
+
+TOY = Pipeline(
+    name="toy",
+    steps=(
+        Step("numbers", "0-numbers", numbers, NumbersConfig, writes={"values": "json"}),
+        Step("start", "1-start", start, StartConfig, reads={"base": Base()}, writes={"model": "folder"}, makes="One"),
+        Step(
+            "work/double",
+            "2-work/double",
+            double,
+            DoubleConfig,
+            reads={"values": Output("numbers", "values")},
+            writes={"model": "folder"},
+            shares=("chat",),
+            launcher="accelerate",
+        ),
+        Step(
+            "work/total",
+            "2-work/total",
+            total,
+            TotalConfig,
+            reads={"left": Output("start", "model"), "right": Output("work/double", "model")},
+            writes={"answer": "json"},
+        ),
+    ),
+    shared={"chat": Chat},
+)
+
+
+def load(name: str) -> Pipeline:
+    """What a worker process calls to find its pipeline."""
+    return {"toy": TOY}[name]
