@@ -140,7 +140,7 @@ class RunCallback(TrainerCallback):
             return
         numbers = {RENAMED[name]: value for name, value in logs.items() if name in RENAMED}
         self.watch.live.update({key: numbers[key] for key in ("loss", "kl", "entropy", "pair_accuracy") if numbers.get(key) is not None})
-        self.watch.metrics.append({"kind": "step", "step": state.global_step, **numbers})
+        self.watch.metrics.write({"kind": "step", "step": state.global_step, **numbers})
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Add what the trainer leaves out, seal the checkpoint, and only then delete older ones."""
@@ -162,7 +162,7 @@ class RunCallback(TrainerCallback):
         left = elapsed / done * (self.watch.steps - step) if done else None
         write_progress(
             self.watch.progress,
-            {"what": self.watch.what, "step": step, "of": self.watch.steps, "seconds_left": left, **self.watch.live},
+            {"done": step, "total": self.watch.steps, "unit": "step", "note": self.watch.what, "seconds_left": left, **self.watch.live},
         )
 
 

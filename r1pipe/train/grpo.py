@@ -23,8 +23,8 @@ from r1pipe.rewards import Mix
 from r1pipe.stage import StepContext
 from r1pipe.train.rollouts import RolloutScorer
 from r1pipe.train.run import is_main, make_watch, processes, run_training, save_final
-from r1pipe.train.settings import GrpoSettings, LoraSettings, micro_batches
-from r1pipe.train.text import load_tokenizer, pick_dtype, prompt_prefix, turn_end
+from r1pipe.train.settings import DEFAULT_MICRO_BATCH, GrpoSettings, LoraSettings, micro_batches
+from r1pipe.engines.text import load_tokenizer, pick_dtype, prompt_prefix, turn_end
 
 
 def lora_config(lora: LoraSettings | None, task: str) -> LoraConfig | None:
@@ -77,8 +77,8 @@ def train_grpo(
     turn_end(tokenizer)
     tokenizer.padding_side = "left"
     dtype = pick_dtype(context.launch.dtype)
-    micro, accumulation = micro_batches(settings.answers_per_step, processes(), context.launch.micro_batch)
-    belongs_to = {**settings.model_dump(mode="json"), "problems": len(problems), "policy": context.input_digests.get("policy", "")}
+    micro, accumulation = micro_batches(settings.answers_per_step, processes(), context.launch.micro_batch or DEFAULT_MICRO_BATCH)
+    belongs_to = {**settings.model_dump(mode="json"), "problems": len(problems), **context.input_digests}
     watch = make_watch(context, what, settings.steps, settings.minibatches, belongs_to)
     rows = [row for rollout in order.rollouts for row in rollout]
     data = Dataset.from_dict({"prompt": [messages(problems[row].question, system) for row in rows], "row": rows})

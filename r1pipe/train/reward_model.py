@@ -26,8 +26,8 @@ from r1pipe.stage import StepContext
 from r1pipe.train.grpo import common_arguments, lora_config
 from r1pipe.train.run import is_main, make_watch, processes, run_training
 from r1pipe.train.scorer import score_ids
-from r1pipe.train.settings import RewardModelSettings, micro_batches
-from r1pipe.train.text import load_tokenizer, pick_dtype
+from r1pipe.train.settings import DEFAULT_MICRO_BATCH, RewardModelSettings, micro_batches
+from r1pipe.engines.text import load_tokenizer, pick_dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ def train_reward_model(
     batch = min(settings.batch, len(training))
     batch -= batch % processes()
     steps = math.ceil(len(training) / batch) * settings.epochs
-    micro, accumulation = micro_batches(batch, processes(), context.launch.micro_batch)
-    belongs_to = {**settings.model_dump(mode="json"), "rows": len(training), "base": context.input_digests.get("base", "")}
+    micro, accumulation = micro_batches(batch, processes(), context.launch.micro_batch or DEFAULT_MICRO_BATCH)
+    belongs_to = {**settings.model_dump(mode="json"), "rows": len(training), **context.input_digests}
     watch = make_watch(context, what, steps, 1, belongs_to, name=output)
     dtype = pick_dtype(context.launch.dtype)
     arguments = {

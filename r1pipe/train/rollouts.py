@@ -77,7 +77,7 @@ class RolloutScorer:
 
     def _record(self, attempts: list[Attempt], rows: list[Row], step: int) -> None:
         record = rollout_numbers(attempts, rows, self.group)
-        self.metrics.append({"kind": "rollout", "step": step, **record})
+        self.metrics.write({"kind": "rollout", "step": step, **record})
         self.live.update({"rewards": record["rewards"], "tokens": record["tokens_mean"], "flat_groups": record["flat_share"], "truncated": record["truncated_share"]})
         best = max(range(len(rows)), key=lambda index: (rows[index].total or 0.0, -index))
         self.live["sample"] = {"question": attempts[best].problem.question, "completion": attempts[best].completion}

@@ -53,7 +53,7 @@ def run_training(trainer: Any, watch: Watch) -> int:
     checkpoint, notices = newest_whole(watch.folder, watch.belongs_to)
     start = step_of(checkpoint) if checkpoint else 0
     for notice in notices:
-        watch.metrics.append({"kind": "notice", "step": start, "notice": notice})
+        watch.metrics.write({"kind": "notice", "step": start, "notice": notice})
         print(notice, flush=True)
     if start >= watch.steps:
         raise TrainingError(f"{watch.what}: {watch.steps} steps are planned and {checkpoint and checkpoint.name} is there: nothing would be trained")

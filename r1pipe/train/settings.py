@@ -127,6 +127,10 @@ class RewardModelSettings(StepConfig):
     lora: LoraSettings | None = None
 
 
+DEFAULT_MICRO_BATCH = 64
+"""Rows per forward pass and process when the launch says nothing."""
+
+
 def micro_batches(answers_per_step: int, processes: int, micro_batch: int) -> tuple[int, int]:
     """(rows per forward pass and process, passes per optimizer step) for a batch; the largest micro batch that divides.
 
@@ -134,7 +138,10 @@ def micro_batches(answers_per_step: int, processes: int, micro_batch: int) -> tu
         ValueError: when the batch cannot be split over the processes, with the arithmetic.
     """
     if answers_per_step % processes:
-        raise ValueError(f"a batch of {answers_per_step} cannot be split over {processes} processes: {answers_per_step} % {processes} = {answers_per_step % processes}")
+        raise ValueError(
+            f"a batch of {answers_per_step} cannot be split over {processes} processes: "
+            f"{answers_per_step} = {answers_per_step // processes} × {processes} + {answers_per_step % processes}"
+        )
     share = answers_per_step // processes
     size = max(size for size in range(1, min(micro_batch, share) + 1) if share % size == 0)
     return size, share // size

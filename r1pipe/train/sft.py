@@ -18,8 +18,8 @@ from r1pipe.errors import TrainingError
 from r1pipe.stage import StepContext
 from r1pipe.train.grpo import common_arguments, lora_config
 from r1pipe.train.run import make_watch, processes, run_training, save_final
-from r1pipe.train.settings import SftSettings, micro_batches
-from r1pipe.train.text import fitting_rows, load_model, load_tokenizer, pick_dtype, training_row, turn_end
+from r1pipe.train.settings import DEFAULT_MICRO_BATCH, SftSettings, micro_batches
+from r1pipe.engines.text import fitting_rows, load_model, load_tokenizer, pick_dtype, training_row, turn_end
 
 
 def train_sft(
@@ -46,9 +46,9 @@ def train_sft(
     batch -= batch % processes()
     steps_per_epoch = math.ceil(len(rows) / batch)
     steps = steps_per_epoch * settings.epochs
-    micro, accumulation = micro_batches(batch, processes(), context.launch.micro_batch)
+    micro, accumulation = micro_batches(batch, processes(), context.launch.micro_batch or DEFAULT_MICRO_BATCH)
     dtype = pick_dtype(context.launch.dtype)
-    belongs_to = {**settings.model_dump(mode="json"), "rows": len(rows), "model": context.input_digests.get("model", "")}
+    belongs_to = {**settings.model_dump(mode="json"), "rows": len(rows), **context.input_digests}
     watch = make_watch(context, what, steps, 1, belongs_to)
     arguments = SFTConfig(
         output_dir=str(watch.folder),

@@ -1,0 +1,1 @@
+"""One module a stage; stages meet only in `r1pipe.pipeline`."""

@@ -1,0 +1,160 @@
+"""The last step: the paper's checkpoint table, on held-out problems, with the rewards that trained.
+
+Pass@1 is the mean over samples of each problem, then over problems (D.1 of the paper: T 0.6, top-p 0.95; here the recipe says), with a bootstrap interval over problems.
+An attempt that could not be judged counts apart and not as wrong. Each checkpoint's attempts are one part of a table, so that an interrupted evaluation goes on at
+the next checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from pydantic import Field, PositiveInt
+
+from r1pipe.data.chat import split_response
+from r1pipe.data.rows import Attempt, Problem
+from r1pipe.data.tables import ATTEMPT_COLUMNS, attempt_of, attempt_row, part_path, read_part, read_problems, scores_of, write_part
+from r1pipe.errors import ArtifactError, Stopped
+from r1pipe.intervals import bootstrap_mean
+from r1pipe.manifest import write_atomic
+from r1pipe.metrics import MetricsWriter, write_progress
+from r1pipe.rewards import Mix
+from r1pipe.rewards.mix import Part
+from r1pipe.stage import StepContext
+from r1pipe.stages.sections import SamplingSection
+
+REFLECTION_WORDS = ("wait", "mistake", "however", "but", "retry", "error", "verify", "wrong", "evaluate", "check")
+"""The paper's list (C.2)."""
+REFLECTION_WORDS_ZH = ("等等", "错误", "然而", "但是", "重试", "出错", "验证", "不对", "评估", "检查")
+"""Their Chinese counterparts; ours."""
+
+CHECKPOINTS = ("base", "dev1", "dev2", "dev3", "r1")
+
+
+class Config(SamplingSection):
+    """`[evaluate]`."""
+
+    temperature: float = Field(default=0.6, ge=0)
+    top_p: float = Field(default=0.95, gt=0, le=1)
+    problems: PositiveInt = 200
+    general: PositiveInt = 50
+
+
+def run(context: StepContext) -> dict[str, Any]:
+    """Sample, score and sum up every checkpoint; returns the table."""
+    from r1pipe.engines.base import Sampling, open_engine
+    from r1pipe.train.scorer import PreferenceReward
+
+    config: Config = context.config
+    system = context.shared["chat"].system
+    questions = [
+        *read_problems(context.inputs["evaluation"])[: config.problems],
+        *read_problems(context.inputs["general_evaluation"])[: config.general],
+    ]
+    rules = Mix.build(context.shared["rewards"].rules)
+    preference = tuple(Part(kind, PreferenceReward(str(context.inputs[kind]), kind, system), 1.0) for kind in ("helpfulness", "safety"))
+    mix = Mix((*rules.parts, *preference))
+    folder = context.output("attempts")
+    metrics = MetricsWriter(context.folder / "metrics.jsonl")
+    metrics.truncate_after(-1)
+    results: dict[str, Any] = {}
+    for number, name in enumerate(CHECKPOINTS):
+        rows = _part(folder, number, len(questions) * config.samples)
+        if rows is None:
+            if context.stop_requested():
+                raise Stopped(f"evaluate stopped after {number} of {len(CHECKPOINTS)} checkpoints", "r1pipe resume")
+            engine = open_engine(
+                config.engine, context.inputs[name], system=system, batch=context.launch.generation_batch or 256, dtype=context.launch.dtype
+            )
+            sampling = Sampling(config.samples, config.temperature, config.top_p, config.max_tokens, seed=context.seed)
+            attempts = [
+                (Attempt(problem, one.text, engine.prefix, one.finish, one.tokens), index)
+                for problem, several in zip(questions, engine.generate([problem.question for problem in questions], sampling), strict=True)
+                for index, one in enumerate(several)
+            ]
+            engine.close()
+            scored = mix.score([attempt for attempt, _ in attempts])
+            rows = [attempt_row(attempt, index, row.parts, row.total, row.verdict) for (attempt, index), row in zip(attempts, scored, strict=True)]
+            write_part(folder, number, rows, ATTEMPT_COLUMNS)
+        results[name] = summarise(rows)
+        metrics.write({"kind": "checkpoint", "step": number, "checkpoint": name, **{key: value for key, value in results[name].items() if key != "domains"}})
+        write_progress(context.folder / "progress.json", {"done": number + 1, "total": len(CHECKPOINTS), "unit": "checkpoint", "note": f"evaluate: {name}"})
+    table = {
+        "sampling": {"samples": config.samples, "temperature": config.temperature, "top_p": config.top_p, "max_tokens": config.max_tokens},
+        "problems": config.problems,
+        "checkpoints": results,
+    }
+    write_atomic(context.output("results"), json.dumps(table, indent=1, ensure_ascii=False).encode())
+    return {"table": {name: {key: value for key, value in row.items() if key != "domains"} for name, row in results.items()}}
+
+
+def _part(folder: Path, number: int, rows: int) -> list[dict[str, Any]] | None:
+    """A checkpoint's attempts when they are all on disk."""
+    if not part_path(folder, number).is_file():
+        return None
+    try:
+        found = read_part(part_path(folder, number))
+    except ArtifactError:
+        return None
+    return found if len(found) == rows else None
+
+
+def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One checkpoint's numbers.
+
+    Returns:
+        pass_at_1 and its interval, unjudged, format, language, tokens, preference (mean score of the reward models), reflection (words
+        per response), truncated; domains: the same pass_at_1 by domain and language.
+    """
+    rules = [row for row in rows if row["kind"] == "verifiable"]
+    judged = [row for row in rules if row["verdict"] in ("right", "wrong")]
+    low, high = bootstrap_mean(list(pass_rates(judged).values()))
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in judged:
+        groups.setdefault(f"{row['domain']} ({row['language']})", []).append(row)
+    return {
+        "pass_at_1": _mean(list(pass_rates(judged).values())),
+        "pass_at_1_interval": [low, high],
+        "unjudged": len(rules) - len(judged),
+        "format": part_mean(rules, "format"),
+        "language": part_mean(rules, "language"),
+        "tokens": _mean([row["tokens"] for row in rules]),
+        "truncated": _mean([float(row["finish"] == "length") for row in rules]),
+        "helpfulness": part_mean(rows, "helpfulness"),
+        "safety": part_mean(rows, "safety"),
+        "reflection": _mean([float(reflection_count(attempt_of(row))) for row in rules]),
+        "domains": {name: _mean(list(pass_rates(members).values())) for name, members in sorted(groups.items())},
+    }
+
+
+def pass_rates(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Problem id -> share of its judged attempts that are right."""
+    verdicts: dict[str, list[float]] = {}
+    for row in rows:
+        verdicts.setdefault(row["id"], []).append(float(row["verdict"] == "right"))
+    return {name: fmean(values) for name, values in verdicts.items()}
+
+
+def part_mean(rows: Sequence[dict[str, Any]], reward: str) -> float | None:
+    """Mean of one reward over the rows where it applies and was judged."""
+    values = [score.value for row in rows if (score := scores_of(row).get(reward)) is not None and score.value is not None]
+    return _mean(values)
+
+
+def reflection_count(attempt: Attempt) -> int:
+    """How many reflection words the thinking holds (words of the problem's language)."""
+    problem: Problem = attempt.problem
+    parts = split_response(attempt.text)
+    text = (parts.thinking if parts.thinking is not None else parts.summary).lower()
+    if problem.language == "zh":
+        return sum(text.count(word) for word in REFLECTION_WORDS_ZH)
+    words = [word.strip(".,:;!?()\"'") for word in text.split()]
+    return sum(word in REFLECTION_WORDS for word in words)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None

@@ -1,0 +1,158 @@
+"""Step 0: every table that the later stages read, in one place, before anything is trained.
+
+Rows are normalised, given ids made from their content, deduplicated, and held against the evaluation sets: a row whose question is one of theirs is dropped
+and counted (the paper, D.1, drops what shares ten words in a row; the questions here that are shorter than that are compared whole).
+Gold answers are scored against themselves, so that a problem that nobody could solve is dropped with its reason, not trained on.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import Field
+
+from r1pipe.data.rows import Attempt, Problem
+from r1pipe.data.sources import NEEDED, Table, open_source
+from r1pipe.data.tables import LABEL_COLUMNS, PAIR_COLUMNS, PROBLEM_COLUMNS, TRACE_COLUMNS, content_id, problem_row, write_table
+from r1pipe.errors import DataError
+from r1pipe.rewards import Accuracy
+from r1pipe.stage import StepConfig, StepContext
+
+OVERLAP_WORDS = 10
+"""A question that shares this many words in a row with an evaluation question is dropped (D.1)."""
+
+
+class SourceSpec(StepConfig):
+    """One table's source."""
+
+    source: str
+    """A built-in source, `reasoning-gym:NAME`, a .jsonl or .parquet file, or `pkg.module:function`."""
+    count: int = Field(default=0, ge=0)
+    """Rows to take; 0 takes all of a file."""
+    fields: dict[str, str] = {}
+    """Our column -> the source's column, where they differ."""
+
+
+class Config(StepConfig):
+    """`[prepare]`."""
+
+    problems: SourceSpec
+    traces: SourceSpec
+    general: SourceSpec
+    general_traces: SourceSpec
+    pairs: SourceSpec
+    labels: SourceSpec
+    evaluation: SourceSpec
+    general_evaluation: SourceSpec
+
+
+def run(context: StepContext) -> dict[str, Any]:
+    """Write all tables; returns counts and reasons by table."""
+    config: Config = context.config
+    summary: dict[str, Any] = {}
+    checker = Accuracy()
+    seen: set[str] = set()
+    windows: set[str] = set()
+    # evaluation sets come first: everything else is held against them
+    plan: list[tuple[str, Table, SourceSpec, dict[str, str]]] = [
+        ("evaluation", "evaluation", config.evaluation, PROBLEM_COLUMNS),
+        ("general_evaluation", "general-evaluation", config.general_evaluation, PROBLEM_COLUMNS),
+        ("problems", "problems", config.problems, PROBLEM_COLUMNS),
+        ("traces", "traces", config.traces, TRACE_COLUMNS),
+        ("general", "general", config.general, PROBLEM_COLUMNS),
+        ("general_traces", "general-traces", config.general_traces, TRACE_COLUMNS),
+        ("pairs", "pairs", config.pairs, PAIR_COLUMNS),
+        ("labels", "labels", config.labels, LABEL_COLUMNS),
+    ]
+    for output, table, spec, columns in plan:
+        dropped: Counter[str] = Counter()
+        evaluating = output in ("evaluation", "general_evaluation")
+        rows = []
+        here: set[str] = set()
+        for raw in open_source(spec.source, table, spec.count, context.seed):
+            row = normalised(raw, table, spec.fields)
+            key = question_key(row["question"])
+            mark = content_id(*(str(row[name]) for name in columns if name in row and name != "id"))
+            if mark in here:
+                dropped["exact duplicate"] += 1
+            elif not evaluating and (key in seen or not windows.isdisjoint(word_windows(key))):
+                dropped["overlaps an evaluation question"] += 1
+            elif table in ("problems", "evaluation") and (fault := gold_fault(row, checker)):
+                dropped[f"gold answer {fault}"] += 1
+            else:
+                here.add(mark)
+                rows.append({name: row[name] for name in columns})
+                if evaluating:
+                    seen.add(key)
+                    windows.update(word_windows(key))
+        if not rows:
+            reasons = "; ".join(f"{count} × {reason}" for reason, count in dropped.items()) or "the source is empty"
+            raise DataError(f"prepare: no rows are left for {output} from {spec.source}: {reasons}", f"look at [prepare.{output}] in the recipe")
+        write_table(context.output(output), rows, columns)
+        summary[output] = {"rows": len(rows), "dropped": dict(dropped), "source": spec.source}
+        print(f"prepare: {output}: {len(rows)} rows, dropped {dict(dropped) or 'none'}", flush=True)
+    return {"tables": summary}
+
+
+def normalised(raw: dict[str, Any], table: Table, fields: dict[str, str]) -> dict[str, Any]:
+    """A source's row with all our columns; answers stay the text they are.
+
+    Raises:
+        DataError: naming file, row and column when something needed is missing or of the wrong type.
+    """
+    row = {**raw, **{ours: raw[theirs] for ours, theirs in fields.items() if theirs in raw}}
+    where = row.get("_where", "a generated row")
+    for name in NEEDED[table]:
+        value = row.get(name)
+        if value is None or (isinstance(value, str) and not value.strip() and name != "answer"):
+            raise DataError(f"{where}: column {name!r} is missing or empty; the row has {', '.join(sorted(raw))}", f"map it with [prepare.{table}] fields")
+        if name == "safe" and value not in (0, 1, True, False):
+            raise DataError(f"{where}: column 'safe' must be 0 or 1, not {value!r}")
+        if name != "safe" and not isinstance(value, str):
+            if name == "answer" and isinstance(value, int | float) and not isinstance(value, bool):
+                row[name] = str(value)
+            else:
+                raise DataError(f"{where}: column {name!r} must be text, not {type(value).__name__}: {value!r}")
+    defaults = Problem(id="", question=row["question"])
+    problem = problem_row(Problem(**{
+        name: row.get(name) if row.get(name) not in (None, "") else getattr(defaults, name) for name in PROBLEM_COLUMNS if name != "id"
+    }, id=content_id(row["question"], str(row.get("answer", "")))))  # fmt: skip
+    if table in ("traces", "general-traces"):
+        return {**problem, "thinking": row["thinking"], "summary": row["summary"], "origin": row.get("source") or "given"}
+    extra = {name: row[name] for name in NEEDED[table] if name not in problem}
+    if "safe" in extra:
+        extra["safe"] = int(extra["safe"])
+    return {**problem, **extra}
+
+
+def question_key(question: str) -> str:
+    """A question without differences of case, width, spacing and punctuation."""
+    text = unicodedata.normalize("NFKC", question).casefold()
+    return re.sub(r"[^\w+*/<>=^.-]+", " ", text).strip()
+
+
+def word_windows(key: str) -> Iterator[str]:
+    """Every run of OVERLAP_WORDS words; scripts without spaces count each character as a word; shorter texts have none."""
+    words = re.findall(r"[\u3040-\u30ff\u3400-\u9fff]|[^\s\u3040-\u30ff\u3400-\u9fff]+", key)
+    # runs that hold no number are boilerplate that many questions share ("how many apples does … have now")
+    for start in range(len(words) - OVERLAP_WORDS + 1):
+        window = words[start : start + OVERLAP_WORDS]
+        if len({word for word in window if any(character.isdigit() for character in word)}) >= 3:
+            yield " ".join(window)
+
+
+def gold_fault(row: dict[str, Any], checker: Accuracy) -> str:
+    """Why a gold answer cannot be used; empty when it scores right against itself."""
+    from r1pipe.data.tables import problem_of
+
+    problem = problem_of(row)
+    if problem.checker in ("none", "code"):
+        return ""
+    score = checker.score([Attempt(problem, f"\\boxed{{{problem.answer}}}")])[0]
+    if score is None or score.value is None:
+        return f"cannot be judged ({score.note if score else 'no checker'})"
+    return "" if score.value == 1 else f"is judged wrong against itself ({score.note})"

@@ -1,0 +1,233 @@
+"""Stage 3, rejection sampling and SFT: sample from Dev2, keep what is right and readable, add general data, and fine-tune the **clean base** into Dev3.
+
+Paper: 2.3.3 of v1, B.3.3 and B.4.2 of v2. Three steps, because their costs differ and each must be redone without the others. Departs from it in that nothing
+is judged by a language model: what the rules cannot judge is dropped as unjudged, and counted.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import Field, PositiveInt
+
+from r1pipe.data.chat import join_response, split_response
+from r1pipe.data.rows import Attempt
+from r1pipe.data.tables import (
+    ATTEMPT_COLUMNS,
+    PROBLEM_COLUMNS,
+    TRACE_COLUMNS,
+    attempt_of,
+    attempt_row,
+    content_id,
+    part_path,
+    read_part,
+    read_problems,
+    read_table,
+    scores_of,
+    write_part,
+    write_table,
+)
+from r1pipe.errors import ArtifactError, DataError, Stopped
+from r1pipe.manifest import write_atomic
+from r1pipe.metrics import MetricsWriter, write_progress
+from r1pipe.rewards import Mix
+from r1pipe.rewards.readability import code_blocks, longest_paragraph, repetition_share
+from r1pipe.stage import StepConfig, StepContext
+from r1pipe.stages.sections import SamplingSection
+from r1pipe.train.settings import SftSettings
+
+
+class SampleConfig(SamplingSection):
+    """`[rejection-sft.sample]`."""
+
+    problems: int = Field(default=0, ge=0)
+    """Problems to sample for; 0 takes all."""
+    problems_per_shard: PositiveInt = 256
+    """A killed run owes only its unfinished shards."""
+
+
+class SelectConfig(StepConfig):
+    """`[rejection-sft.select]`; the paper drops thinking with mixed languages, long paragraphs or code blocks and gives no thresholds."""
+
+    keep_per_problem: PositiveInt = 1
+    """Right answers kept per problem, shortest-first among different ones."""
+    min_language: float = Field(default=1.0, ge=0, le=1)
+    """Least share of the thinking in the target language."""
+    max_paragraph_chars: PositiveInt = 4000
+    max_repetition: float = Field(default=0.3, ge=0, le=1)
+    """Largest share of the thinking that repeats an earlier run of words."""
+    allow_code_blocks: bool = False
+    general_share: float = Field(default=0.25, ge=0, lt=1)
+    """Share of general rows in the selection (paper: 200k of 800k); all are used when there are fewer."""
+
+
+class TrainConfig(SftSettings):
+    """`[rejection-sft.train]`."""
+
+
+def sample(context: StepContext) -> dict[str, Any]:
+    """Sample and score, shard by shard; a shard is one part of the table, with a seed of its own, and is written once."""
+    from r1pipe.engines.base import Sampling, open_engine
+
+    config: SampleConfig = context.config
+    mix = Mix.build(context.shared["rewards"].rules)
+    problems = read_problems(context.inputs["problems"])[: config.problems or None]
+    shards = [problems[start : start + config.problems_per_shard] for start in range(0, len(problems), config.problems_per_shard)]
+    folder = context.output("attempts")
+    owed = [number for number in range(len(shards)) if not _whole(folder, number, len(shards[number]) * config.samples)]
+    print(f"sample: {len(problems)} problems × {config.samples} samples in {len(shards)} shards, {len(owed)} owed", flush=True)
+    engine = None
+    metrics = MetricsWriter(context.folder / "metrics.jsonl")
+    metrics.truncate_after(-1)
+    counts: Counter[str] = Counter()
+    tokens = 0
+    for number, shard in enumerate(shards):
+        if number in owed:
+            if context.stop_requested():
+                raise Stopped(f"sample stopped after {number} of {len(shards)} shards", "r1pipe resume")
+            engine = engine or open_engine(
+                config.engine, context.inputs["policy"], system=context.shared["chat"].system,
+                batch=context.launch.generation_batch or 256, dtype=context.launch.dtype,
+            )  # fmt: skip
+            sampling = Sampling(config.samples, config.temperature, config.top_p, config.max_tokens, seed=shard_seed(context.seed, number))
+            attempts = [
+                (Attempt(problem, one.text, engine.prefix, one.finish, one.tokens), index)
+                for problem, several in zip(shard, engine.generate([problem.question for problem in shard], sampling), strict=True)
+                for index, one in enumerate(several)
+            ]
+            scored = mix.score([attempt for attempt, _ in attempts])
+            rows = [attempt_row(attempt, index, row.parts, row.total, row.verdict) for (attempt, index), row in zip(attempts, scored, strict=True)]
+            write_part(folder, number, rows, ATTEMPT_COLUMNS)
+        rows = read_part(part_path(folder, number))
+        counts.update(row["verdict"] for row in rows)
+        tokens += sum(row["tokens"] for row in rows)
+        metrics.write({"kind": "shard", "step": number, "answers": len(rows), "right": sum(row["verdict"] == "right" for row in rows) / len(rows)})
+        write_progress(
+            context.folder / "progress.json",
+            {"done": number + 1, "total": len(shards), "unit": "shard", "note": "sample", "right": counts["right"] / max(1, counts.total())},
+        )
+    if engine is not None:
+        engine.close()
+    generated = len(problems) * config.samples
+    if counts.total() != generated:
+        raise ArtifactError(f"sample: {counts.total()} attempts are on disk and {generated} are owed", "r1pipe run rejection-sft/sample --redo")
+    return {"problems": len(problems), "attempts": generated, "verdicts": dict(counts), "tokens": tokens, "shards": len(shards)}
+
+
+def shard_seed(seed: int, number: int) -> int:
+    """The seed of a shard, from the run's seed and the shard's number."""
+    return int(content_id("shard", str(seed), str(number))[:8], 16)
+
+
+def _whole(folder: Any, number: int, rows: int) -> bool:
+    """Whether a shard is on disk with all its rows; a torn one is owed again."""
+    if not part_path(folder, number).is_file():
+        return False
+    try:
+        return len(read_part(part_path(folder, number))) == rows
+    except ArtifactError:
+        return False
+
+
+def select(context: StepContext) -> dict[str, Any]:
+    """Keep right, readable attempts, at most some per problem; add general rows; say for every attempt why it was kept or dropped."""
+    config: SelectConfig = context.config
+    reasons: Counter[str] = Counter()
+    tried: Counter[str] = Counter()
+    right: Counter[str] = Counter()
+    by_problem: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in read_table(context.inputs["attempts"]):
+        tried[row["id"]] += 1
+        right[row["id"]] += row["verdict"] == "right"
+        reason = why_dropped(row, config)
+        if reason:
+            reasons[reason] += 1
+            continue
+        by_problem[row["id"]].append(row)
+    kept: list[dict[str, Any]] = []
+    for rows in by_problem.values():
+        texts: set[str] = set()
+        for row in sorted(rows, key=lambda row: (row["tokens"], row["sample"])):
+            parts = split_response(attempt_of(row).text)
+            if parts.thinking in texts:
+                reasons["same thinking as another of the problem"] += 1
+            elif len(texts) >= config.keep_per_problem:
+                reasons[f"more than {config.keep_per_problem} of the problem"] += 1
+            else:
+                texts.add(str(parts.thinking))
+                trace = {name: row[name] for name in PROBLEM_COLUMNS}
+                kept.append({**trace, "thinking": parts.thinking, "summary": parts.summary, "origin": "rejection sampling"})
+    if not kept:
+        raise DataError(f"select: nothing is left of {tried.total()} attempts: {dict(reasons)}", "loosen [rejection-sft.select], or train stage 2 longer")
+    reasons["kept"] = len(kept)
+    general = [{**row, "origin": "general data"} for row in read_table(context.inputs["general_traces"])]
+    wanted = round(len(kept) * config.general_share / (1 - config.general_share))
+    random.Random(f"select {context.seed}").shuffle(general)
+    selection = [*kept, *general[:wanted]]
+    random.Random(f"order {context.seed}").shuffle(selection)
+    write_table(context.output("selection"), selection, TRACE_COLUMNS)
+    rates = [right[name] / count for name, count in tried.items()]
+    domains = Counter(row["domain"] for row in selection)
+    report = {
+        "attempts": tried.total(),
+        "reasons": dict(reasons.most_common()),
+        "kept": len(kept),
+        "general": min(wanted, len(general)),
+        "rows": len(selection),
+        "domains": dict(domains),
+        "languages": dict(Counter(row["language"] for row in selection)),
+        "problems": len(tried),
+        "problems_solved": sum(rate > 0 for rate in rates),
+        "pass_rate_histogram": dict(sorted(Counter(f"{min(9, int(rate * 10)) / 10:.1f}" for rate in rates).items())),
+    }
+    write_atomic(context.output("report"), json.dumps(report, indent=1, ensure_ascii=False).encode())
+    write_atomic(context.folder / "selection" / "README.md", card(report).encode())
+    print(f"select: kept {len(kept)} of {tried.total()} attempts, {len(selection)} rows with general data", flush=True)
+    return report
+
+
+def why_dropped(row: dict[str, Any], config: SelectConfig) -> str:
+    """The first reason to drop an attempt; empty to keep it."""
+    if row["error"]:
+        return "error while sampling"
+    if row["verdict"] != "right":
+        return row["verdict"] if row["verdict"] != "none" else "no checker"
+    if row["finish"] != "stop":
+        return "cut off"
+    parts = split_response(attempt_of(row).text)
+    thinking = parts.thinking or ""
+    language = scores_of(row).get("language")
+    tests: list[tuple[str, Callable[[], bool]]] = [
+        (f"format: {parts.faults[0] if parts.faults else ''}", lambda: bool(parts.faults)),
+        ("mixed language", lambda: language is not None and language.value is not None and language.value < config.min_language),
+        ("long paragraph", lambda: longest_paragraph(thinking) > config.max_paragraph_chars),
+        ("code block in the thinking", lambda: not config.allow_code_blocks and code_blocks(thinking) > 0),
+        ("repetition", lambda: repetition_share(thinking) > config.max_repetition),
+    ]
+    return next((reason for reason, test in tests if test()), "")
+
+
+def card(report: dict[str, Any]) -> str:
+    """The data card of the selection."""
+    lines = [f"- {name}: {count}" for name, count in report["reasons"].items()]
+    return "\n".join([
+        "# Selection of stage 3", "",
+        f"{report['rows']} rows: {report['kept']} by rejection sampling, {report['general']} general.",
+        f"Problems tried: {report['problems']}, solved at least once: {report['problems_solved']}.", "",
+        "## What became of each attempt", "", *lines, "",
+        "## Domains", "", *[f"- {name}: {count}" for name, count in report["domains"].items()], "",
+    ])  # fmt: skip
+
+
+def train(context: StepContext) -> dict[str, Any]:
+    """Fine-tune the clean base on the selection."""
+    from r1pipe.train.sft import train_sft
+
+    examples = [(row["question"], join_response(row["thinking"], row["summary"])) for row in read_table(context.inputs["selection"])]
+    return train_sft(
+        context, context.config, model=context.inputs["base"], examples=examples, system=context.shared["chat"].system, what="rejection-sft"
+    )
