@@ -21,7 +21,8 @@ def wilson(successes: float, trials: int, z: float = Z95) -> tuple[float, float]
 
 
 def bootstrap_mean(values: Sequence[float], seed: int = 0, draws: int = 2000) -> tuple[float, float]:
-    """Percentile bootstrap interval (95%) of the mean of independent values, e.g. one pass rate per problem; (nan, nan) for none."""
+    """Percentile bootstrap interval (95%) of the mean of independent values, e.g. one pass rate per problem; (nan, nan) for
+    none."""
     if not values:
         return math.nan, math.nan
     generator = random.Random(seed)

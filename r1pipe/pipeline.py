@@ -1,7 +1,7 @@
 """The figure of the paper as one page: which step reads what, and which checkpoint it makes.
 
-    Base ── cold-start ──> Dev1 ── reasoning-rl ──> Dev2 ── sample, select ──┐
-    Base ─────────────────────────────────────── rejection-sft/train <──────┘──> Dev3 ── mixed-rl ──> R1
+Base ── cold-start ──> Dev1 ── reasoning-rl ──> Dev2 ── sample, select ──┐
+Base ─────────────────────────────────────── rejection-sft/train <──────┘──> Dev3 ── mixed-rl ──> R1
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ REWARD_MODELS = Step(
 MIXED_RL = Step(
     "mixed-rl/train", "4-mixed-rl/train", mixed_rl.run, mixed_rl.Config,
     reads={
-        "policy": Output("rejection-sft/train", "model"), "problems": Output("prepare", "problems"), "general": Output("prepare", "general"),
+        "policy": Output("rejection-sft/train", "model"), "problems": Output("prepare", "problems"),
+        "general": Output("prepare", "general"),
         "helpfulness": Output("mixed-rl/reward-models", "helpfulness"), "safety": Output("mixed-rl/reward-models", "safety"),
     },
     writes={"model": "model"}, shares=("chat", "rewards"), launcher="accelerate", makes="R1",
@@ -84,7 +85,7 @@ def locate_base(model: str) -> Path:
     if not folder.is_dir():
         raise ArtifactError(
             f"base model {model!r} is neither 'nano' nor a folder here",
-            f"download it first, e.g. `hf download {model} --local-dir models/{folder.name}`, and name that folder in [base] model",
+            f"download it first, e.g. `hf download {model} --local-dir models/{folder.name}`, and name that folder",
         )
     return folder
 

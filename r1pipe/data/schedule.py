@@ -1,7 +1,7 @@
 """Which prompt comes when: the whole order of an RL stage, known before it starts.
 
-The order is a list of row numbers, one list a rollout, made from the seed alone. It can be looked at, a resumed run continues it at the next
-rollout by counting, and general prompts join at a stated rollout in a stated share.
+The order is a list of row numbers, one list a rollout, made from the seed alone. It can be looked at, a resumed run continues
+it at the next rollout by counting, and general prompts join at a stated rollout in a stated share.
 """
 
 from __future__ import annotations
@@ -35,7 +35,14 @@ def _endless(rows: list[int], seed: str) -> Iterator[int]:
 
 
 def prompt_order(
-    *, verifiable: list[int], general: list[int], rollouts: int, questions: int, general_from: int, general_share: float, seed: int
+    *,
+    verifiable: list[int],
+    general: list[int],
+    rollouts: int,
+    questions: int,
+    general_from: int,
+    general_share: float,
+    seed: int,
 ) -> Order:
     """The order of an RL stage.
 

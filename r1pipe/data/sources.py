@@ -1,7 +1,8 @@
 """Where rows come from: built-in generators, Reasoning Gym, and files of the user's.
 
 A source is named in the recipe: a key of `SOURCES`, `reasoning-gym:NAME`, a path to a JSONL or Parquet file, or an import path
-(`my_pkg.mine:rows`). It yields plain dicts; `prepare` turns them into rows with ids and refuses what is missing, naming file and line.
+(`my_pkg.mine:rows`). It yields plain dicts; `prepare` turns them into rows with ids and refuses what is missing, naming file
+and line.
 """
 
 from __future__ import annotations
@@ -87,13 +88,18 @@ def file_rows(path: Path) -> Iterator[dict[str, Any]]:
     if path.suffix == ".parquet":
         from r1pipe.data.tables import read_part
 
-        rows: Iterator[tuple[str, dict[str, Any]]] = ((f"{path} row {number}", row) for number, row in enumerate(read_part(path), start=1))
+        rows: Iterator[tuple[str, dict[str, Any]]] = (
+            (f"{path} row {number}", row) for number, row in enumerate(read_part(path), start=1)
+        )
     elif path.suffix in (".jsonl", ".json"):
         from r1pipe.data.jsonl import read_jsonl
 
         rows = ((f"{path} line {number}", row) for number, row in read_jsonl(path))
     else:
-        raise DataError(f"{path}: only .jsonl and .parquet files can be read, not {path.suffix or 'a file without ending'}", "convert the file")
+        raise DataError(
+            f"{path}: only .jsonl and .parquet files can be read, not {path.suffix or 'a file without ending'}",
+            "convert the file",
+        )
     for where, row in rows:
         if "thinking" not in row and "response" in row:
             parts = split_response(str(row["response"]))
@@ -126,6 +132,7 @@ def open_source(source: str, table: Table, count: int, seed: int) -> Iterator[di
     else:
         near = difflib.get_close_matches(source, SOURCES, n=1)
         raise RecipeError(
-            f"unknown source {source!r}; known: {', '.join(SOURCES)}, reasoning-gym:NAME, a .jsonl or .parquet file, pkg.module:function",
+            f"unknown source {source!r}; known: {', '.join(SOURCES)}, reasoning-gym:NAME, "
+            "a .jsonl or .parquet file, pkg.module:function",
             f"did you mean {near[0]!r}?" if near else "",
         )

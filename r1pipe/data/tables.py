@@ -1,7 +1,8 @@
 """Tables on disk: Parquet parts with fixed schemas, written by rename, and the conversion of rows to and from them.
 
-Every table of a run is a folder of `part-00000.parquet`, `part-00001.parquet`, …. A part is written under a temporary name, flushed
-and renamed, so that a part that exists is a whole part. Schemas are explicit: text stays text ("007", dates, "null"), whatever the first rows hold.
+Every table of a run is a folder of `part-00000.parquet`, `part-00001.parquet`, …. A part is written under a temporary name,
+flushed and renamed, so that a part that exists is a whole part. Schemas are explicit: text stays text ("007", dates, "null"),
+whatever the first rows hold.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from r1pipe.errors import ArtifactError, DataError
 TEXT, NUMBER, COUNT = "string", "double", "int64"
 
 PROBLEM_COLUMNS = {
-    "id": TEXT, "question": TEXT, "answer": TEXT, "checker": TEXT, "language": TEXT, "domain": TEXT, "source": TEXT, "level": TEXT,
+    "id": TEXT, "question": TEXT, "answer": TEXT, "checker": TEXT, "language": TEXT, "domain": TEXT, "source": TEXT,
+    "level": TEXT,
     "kind": TEXT, "check": TEXT,
 }  # fmt: skip
 TRACE_COLUMNS = {**PROBLEM_COLUMNS, "thinking": TEXT, "summary": TEXT, "origin": TEXT}

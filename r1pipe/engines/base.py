@@ -1,6 +1,7 @@
 """What a generation engine is: prompts and sampling in, completions out, in the order of the prompts.
 
-Inside GRPO the trainer generates; engines serve sampling (stage 3) and evaluation. The import stays light: an engine's library is imported by its own module.
+Inside GRPO the trainer generates; engines serve sampling (stage 3) and evaluation. The import stays light: an engine's library
+is imported by its own module.
 """
 
 from __future__ import annotations

@@ -69,7 +69,9 @@ def pick_dtype(wanted: str) -> torch.dtype:
 
 def prompt_ids(tokenizer: Any, question: str, system: str) -> list[int]:
     """Token ids of the prompt for a question, generation prompt included."""
-    encoded = tokenizer.apply_chat_template(messages(question, system), add_generation_prompt=True, tokenize=True, return_dict=True)
+    encoded = tokenizer.apply_chat_template(
+        messages(question, system), add_generation_prompt=True, tokenize=True, return_dict=True
+    )
     return list(encoded["input_ids"])
 
 

@@ -34,7 +34,9 @@ class TransformersEngine:
         torch.manual_seed(sampling.seed)
         for start in range(0, len(jobs), self.batch):
             members = jobs[start : start + self.batch]
-            for (_, index, _), completion in zip(members, self._batch([prompts[index] for _, index, _ in members], sampling), strict=True):
+            for (_, index, _), completion in zip(
+                members, self._batch([prompts[index] for _, index, _ in members], sampling), strict=True
+            ):
                 results[index].append(completion)
         yield from results
 
@@ -47,8 +49,14 @@ class TransformersEngine:
             ids[line, width - len(prompt) :] = torch.tensor(prompt)
             mask[line, width - len(prompt) :] = 1
         greedy = sampling.temperature == 0
-        chosen = {"do_sample": False} if greedy else {"do_sample": True, "temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
-        config = GenerationConfig(max_new_tokens=sampling.max_tokens, eos_token_id=eos, pad_token_id=pad, disable_compile=True, **chosen)
+        chosen = (
+            {"do_sample": False}
+            if greedy
+            else {"do_sample": True, "temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
+        )
+        config = GenerationConfig(
+            max_new_tokens=sampling.max_tokens, eos_token_id=eos, pad_token_id=pad, disable_compile=True, **chosen
+        )
         device = self.model.device
         with torch.inference_mode():
             output = self.model.generate(input_ids=ids.to(device), attention_mask=mask.to(device), generation_config=config)
@@ -56,7 +64,9 @@ class TransformersEngine:
         for row in output[:, width:].tolist():
             ended = eos in row
             tokens = row[: row.index(eos) + 1] if ended else row
-            completions.append(Completion(self.tokenizer.decode(tokens, skip_special_tokens=True), len(tokens), "stop" if ended else "length"))
+            completions.append(
+                Completion(self.tokenizer.decode(tokens, skip_special_tokens=True), len(tokens), "stop" if ended else "length")
+            )
         return completions
 
     def close(self) -> None:

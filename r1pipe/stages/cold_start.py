@@ -1,7 +1,7 @@
 """Stage 1, cold start: the base learns to write readable long thinking from a few thousand traces, and becomes Dev1.
 
-Paper: 2.3.1 of v1, B.3.2 and B.4.2 of v2. Departs from it in that traces are given (from a file, or made by the built-in problems' worked solutions)
-and not rewritten by people.
+Paper: 2.3.1 of v1, B.3.2 and B.4.2 of v2. Departs from it in that traces are given (from a file, or made by the built-in
+problems' worked solutions) and not rewritten by people.
 """
 
 from __future__ import annotations
@@ -24,5 +24,10 @@ def run(context: StepContext) -> dict[str, Any]:
 
     examples = [(row["question"], join_response(row["thinking"], row["summary"])) for row in read_table(context.inputs["traces"])]
     return train_sft(
-        context, context.config, model=context.inputs["base"], examples=examples, system=context.shared["chat"].system, what="cold-start"
+        context,
+        context.config,
+        model=context.inputs["base"],
+        examples=examples,
+        system=context.shared["chat"].system,
+        what="cold-start",
     )

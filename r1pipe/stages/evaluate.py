@@ -1,8 +1,8 @@
 """The last step: the paper's checkpoint table, on held-out problems, with the rewards that trained.
 
-Pass@1 is the mean over samples of each problem, then over problems (D.1 of the paper: T 0.6, top-p 0.95; here the recipe says), with a bootstrap interval over problems.
-An attempt that could not be judged counts apart and not as wrong. Each checkpoint's attempts are one part of a table, so that an interrupted evaluation goes on at
-the next checkpoint.
+Pass@1 is the mean over samples of each problem, then over problems (D.1 of the paper: T 0.6, top-p 0.95; here the recipe
+says), with a bootstrap interval over problems. An attempt that could not be judged counts apart and not as wrong. Each
+checkpoint's attempts are one part of a table, so that an interrupted evaluation goes on at the next checkpoint.
 """
 
 from __future__ import annotations
@@ -17,7 +17,16 @@ from pydantic import Field, PositiveInt
 
 from r1pipe.data.chat import split_response
 from r1pipe.data.rows import Attempt, Problem
-from r1pipe.data.tables import ATTEMPT_COLUMNS, attempt_of, attempt_row, part_path, read_part, read_problems, scores_of, write_part
+from r1pipe.data.tables import (
+    ATTEMPT_COLUMNS,
+    attempt_of,
+    attempt_row,
+    part_path,
+    read_part,
+    read_problems,
+    scores_of,
+    write_part,
+)
 from r1pipe.errors import ArtifactError, Stopped
 from r1pipe.intervals import bootstrap_mean
 from r1pipe.manifest import write_atomic
@@ -56,7 +65,9 @@ def run(context: StepContext) -> dict[str, Any]:
         *read_problems(context.inputs["general_evaluation"])[: config.general],
     ]
     rules = Mix.build(context.shared["rewards"].rules)
-    preference = tuple(Part(kind, PreferenceReward(str(context.inputs[kind]), kind, system), 1.0) for kind in ("helpfulness", "safety"))
+    preference = tuple(
+        Part(kind, PreferenceReward(str(context.inputs[kind]), kind, system), 1.0) for kind in ("helpfulness", "safety")
+    )
     mix = Mix((*rules.parts, *preference))
     folder = context.output("attempts")
     metrics = MetricsWriter(context.folder / "metrics.jsonl")
@@ -68,23 +79,47 @@ def run(context: StepContext) -> dict[str, Any]:
             if context.stop_requested():
                 raise Stopped(f"evaluate stopped after {number} of {len(CHECKPOINTS)} checkpoints", "r1pipe resume")
             engine = open_engine(
-                config.engine, context.inputs[name], system=system, batch=context.launch.generation_batch or 256, dtype=context.launch.dtype
+                config.engine,
+                context.inputs[name],
+                system=system,
+                batch=context.launch.generation_batch or 256,
+                dtype=context.launch.dtype,
             )
             sampling = Sampling(config.samples, config.temperature, config.top_p, config.max_tokens, seed=context.seed)
             attempts = [
                 (Attempt(problem, one.text, engine.prefix, one.finish, one.tokens), index)
-                for problem, several in zip(questions, engine.generate([problem.question for problem in questions], sampling), strict=True)
+                for problem, several in zip(
+                    questions, engine.generate([problem.question for problem in questions], sampling), strict=True
+                )
                 for index, one in enumerate(several)
             ]
             engine.close()
             scored = mix.score([attempt for attempt, _ in attempts])
-            rows = [attempt_row(attempt, index, row.parts, row.total, row.verdict) for (attempt, index), row in zip(attempts, scored, strict=True)]
+            rows = [
+                attempt_row(attempt, index, row.parts, row.total, row.verdict)
+                for (attempt, index), row in zip(attempts, scored, strict=True)
+            ]
             write_part(folder, number, rows, ATTEMPT_COLUMNS)
         results[name] = summarise(rows)
-        metrics.write({"kind": "checkpoint", "step": number, "checkpoint": name, **{key: value for key, value in results[name].items() if key != "domains"}})
-        write_progress(context.folder / "progress.json", {"done": number + 1, "total": len(CHECKPOINTS), "unit": "checkpoint", "note": f"evaluate: {name}"})
+        metrics.write(
+            {
+                "kind": "checkpoint",
+                "step": number,
+                "checkpoint": name,
+                **{key: value for key, value in results[name].items() if key != "domains"},
+            }
+        )
+        write_progress(
+            context.folder / "progress.json",
+            {"done": number + 1, "total": len(CHECKPOINTS), "unit": "checkpoint", "note": f"evaluate: {name}"},
+        )
     table = {
-        "sampling": {"samples": config.samples, "temperature": config.temperature, "top_p": config.top_p, "max_tokens": config.max_tokens},
+        "sampling": {
+            "samples": config.samples,
+            "temperature": config.temperature,
+            "top_p": config.top_p,
+            "max_tokens": config.max_tokens,
+        },
         "problems": config.problems,
         "checkpoints": results,
     }
@@ -107,8 +142,8 @@ def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """One checkpoint's numbers.
 
     Returns:
-        pass_at_1 and its interval, unjudged, format, language, tokens, preference (mean score of the reward models), reflection (words
-        per response), truncated; domains: the same pass_at_1 by domain and language.
+        pass_at_1 and its interval, unjudged, format, language, tokens, preference (mean score of the reward models),
+        reflection (words per response), truncated; domains: the same pass_at_1 by domain and language.
     """
     rules = [row for row in rows if row["kind"] == "verifiable"]
     judged = [row for row in rules if row["verdict"] in ("right", "wrong")]

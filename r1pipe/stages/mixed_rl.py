@@ -1,8 +1,8 @@
 """Stage 4, mixed RL: rule rewards throughout, general prompts and preference rewards late; Dev3 becomes R1.
 
-Paper: 3.1 and 3.2.2 of v2: temperature 0.7; of 1,700 steps only the last 400 see general prompts and preference rewards, because longer training on
-them was hacked; helpfulness reads the summary only, safety the whole response. Departs from it in that the switch is moved to the end of the rollout it falls
-into, and says so (1,300 is not a multiple of 16).
+Paper: 3.1 and 3.2.2 of v2: temperature 0.7; of 1,700 steps only the last 400 see general prompts and preference rewards,
+because longer training on them was hacked; helpfulness reads the summary only, safety the whole response. Departs from it in
+that the switch is moved to the end of the rollout it falls into, and says so (1,300 is not a multiple of 16).
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ class Config(GrpoSettings):
     @model_validator(mode="after")
     def _switch_is_inside(self) -> Config:
         if self.preference_from_step > self.steps:
-            raise ValueError(f"preference_from_step ({self.preference_from_step}) lies after the last step ({self.steps}): preference rewards would never join")
+            raise ValueError(
+                f"preference_from_step ({self.preference_from_step}) lies after the last step ({self.steps}): "
+                "preference rewards would never join"
+            )
         return self
 
 
@@ -62,11 +65,17 @@ def train_reward_models(context: StepContext) -> dict[str, Any]:
         return judged_ids(tokenizer, question, system, text)
 
     pairs = [
-        Judged(row["question"], ids(row["question"], row["chosen"]), ids(row["question"], row["rejected"])) for row in read_table(context.inputs["pairs"])
+        Judged(row["question"], ids(row["question"], row["chosen"]), ids(row["question"], row["rejected"]))
+        for row in read_table(context.inputs["pairs"])
     ]
-    labels = [Judged(row["question"], ids(row["question"], row["response"]), label=float(row["safe"])) for row in read_table(context.inputs["labels"])]
+    labels = [
+        Judged(row["question"], ids(row["question"], row["response"]), label=float(row["safe"]))
+        for row in read_table(context.inputs["labels"])
+    ]
     return {
-        "helpfulness": train_reward_model(context, config.helpfulness, base=base, rows=pairs, output="helpfulness", what="helpfulness reward model"),
+        "helpfulness": train_reward_model(
+            context, config.helpfulness, base=base, rows=pairs, output="helpfulness", what="helpfulness reward model"
+        ),
         "safety": train_reward_model(context, config.safety, base=base, rows=labels, output="safety", what="safety reward model"),
     }
 
@@ -79,7 +88,11 @@ def run(context: StepContext) -> dict[str, Any]:
     config: Config = context.config
     system = context.shared["chat"].system
     if config.switch_step != config.preference_from_step:
-        print(f"mixed-rl: preference rewards join at step {config.switch_step}, the start of a rollout (the recipe says {config.preference_from_step})", flush=True)
+        print(
+            f"mixed-rl: preference rewards join at step {config.switch_step}, the start of a rollout "
+            f"(the recipe says {config.preference_from_step})",
+            flush=True,
+        )
     problems = read_problems(context.inputs["problems"])
     general = read_problems(context.inputs["general"])
     order = prompt_order(

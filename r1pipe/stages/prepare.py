@@ -1,8 +1,9 @@
 """Step 0: every table that the later stages read, in one place, before anything is trained.
 
-Rows are normalised, given ids made from their content, deduplicated, and held against the evaluation sets: a row whose question is one of theirs is dropped
-and counted (the paper, D.1, drops what shares ten words in a row; the questions here that are shorter than that are compared whole).
-Gold answers are scored against themselves, so that a problem that nobody could solve is dropped with its reason, not trained on.
+Rows are normalised, given ids made from their content, deduplicated, and held against the evaluation sets: a row whose
+question is one of theirs is dropped and counted (the paper, D.1, drops what shares ten words in a row; the questions here that
+are shorter than that are compared whole). Gold answers are scored against themselves, so that a problem that nobody could
+solve is dropped with its reason, not trained on.
 """
 
 from __future__ import annotations
@@ -91,7 +92,10 @@ def run(context: StepContext) -> dict[str, Any]:
                     windows.update(word_windows(key))
         if not rows:
             reasons = "; ".join(f"{count} × {reason}" for reason, count in dropped.items()) or "the source is empty"
-            raise DataError(f"prepare: no rows are left for {output} from {spec.source}: {reasons}", f"look at [prepare.{output}] in the recipe")
+            raise DataError(
+                f"prepare: no rows are left for {output} from {spec.source}: {reasons}",
+                f"look at [prepare.{output}] in the recipe",
+            )
         write_table(context.output(output), rows, columns)
         summary[output] = {"rows": len(rows), "dropped": dict(dropped), "source": spec.source}
         print(f"prepare: {output}: {len(rows)} rows, dropped {dict(dropped) or 'none'}", flush=True)
@@ -109,7 +113,10 @@ def normalised(raw: dict[str, Any], table: Table, fields: dict[str, str]) -> dic
     for name in NEEDED[table]:
         value = row.get(name)
         if value is None or (isinstance(value, str) and not value.strip() and name != "answer"):
-            raise DataError(f"{where}: column {name!r} is missing or empty; the row has {', '.join(sorted(raw))}", f"map it with [prepare.{table}] fields")
+            raise DataError(
+                f"{where}: column {name!r} is missing or empty; the row has {', '.join(sorted(raw))}",
+                f"map it with [prepare.{table}] fields",
+            )
         if name == "safe" and value not in (0, 1, True, False):
             raise DataError(f"{where}: column 'safe' must be 0 or 1, not {value!r}")
         if name != "safe" and not isinstance(value, str):
@@ -119,7 +126,9 @@ def normalised(raw: dict[str, Any], table: Table, fields: dict[str, str]) -> dic
                 raise DataError(f"{where}: column {name!r} must be text, not {type(value).__name__}: {value!r}")
     defaults = Problem(id="", question=row["question"])
     problem = problem_row(Problem(**{
-        name: row.get(name) if row.get(name) not in (None, "") else getattr(defaults, name) for name in PROBLEM_COLUMNS if name != "id"
+        name: row.get(name) if row.get(name) not in (None, "") else getattr(defaults, name)
+        for name in PROBLEM_COLUMNS
+        if name != "id"
     }, id=content_id(row["question"], str(row.get("answer", "")))))  # fmt: skip
     if table in ("traces", "general-traces"):
         return {**problem, "thinking": row["thinking"], "summary": row["summary"], "origin": row.get("source") or "given"}

@@ -1,4 +1,5 @@
-"""Stage 2, reasoning RL: GRPO on problems with checkable answers, with rewards for accuracy, format and language consistency; Dev1 becomes Dev2.
+"""Stage 2, reasoning RL: GRPO on problems with checkable answers, with rewards for accuracy, format and language consistency;
+Dev1 becomes Dev2.
 
 Paper: 3.2.1 of v2. Departs from it in that the number of steps is a setting (the paper trained "until convergence").
 """

@@ -1,7 +1,8 @@
-"""Stage 3, rejection sampling and SFT: sample from Dev2, keep what is right and readable, add general data, and fine-tune the **clean base** into Dev3.
+"""Stage 3, rejection sampling and SFT: sample from Dev2, keep what is right and readable, add general data, and fine-tune the
+**clean base** into Dev3.
 
-Paper: 2.3.3 of v1, B.3.3 and B.4.2 of v2. Three steps, because their costs differ and each must be redone without the others. Departs from it in that nothing
-is judged by a language model: what the rules cannot judge is dropped as unjudged, and counted.
+Paper: 2.3.3 of v1, B.3.3 and B.4.2 of v2. Three steps, because their costs differ and each must be redone without the others.
+Departs from it in that nothing is judged by a language model: what the rules cannot judge is dropped as unjudged, and counted.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class SampleConfig(SamplingSection):
 
 
 class SelectConfig(StepConfig):
-    """`[rejection-sft.select]`; the paper drops thinking with mixed languages, long paragraphs or code blocks and gives no thresholds."""
+    """`[rejection-sft.select]`; the paper drops thinking with mixed languages, long paragraphs or code blocks and gives no
+    thresholds."""
 
     keep_per_problem: PositiveInt = 1
     """Right answers kept per problem, shortest-first among different ones."""
@@ -93,28 +95,50 @@ def sample(context: StepContext) -> dict[str, Any]:
                 config.engine, context.inputs["policy"], system=context.shared["chat"].system,
                 batch=context.launch.generation_batch or 256, dtype=context.launch.dtype,
             )  # fmt: skip
-            sampling = Sampling(config.samples, config.temperature, config.top_p, config.max_tokens, seed=shard_seed(context.seed, number))
+            sampling = Sampling(
+                config.samples, config.temperature, config.top_p, config.max_tokens, seed=shard_seed(context.seed, number)
+            )
             attempts = [
                 (Attempt(problem, one.text, engine.prefix, one.finish, one.tokens), index)
-                for problem, several in zip(shard, engine.generate([problem.question for problem in shard], sampling), strict=True)
+                for problem, several in zip(
+                    shard, engine.generate([problem.question for problem in shard], sampling), strict=True
+                )
                 for index, one in enumerate(several)
             ]
             scored = mix.score([attempt for attempt, _ in attempts])
-            rows = [attempt_row(attempt, index, row.parts, row.total, row.verdict) for (attempt, index), row in zip(attempts, scored, strict=True)]
+            rows = [
+                attempt_row(attempt, index, row.parts, row.total, row.verdict)
+                for (attempt, index), row in zip(attempts, scored, strict=True)
+            ]
             write_part(folder, number, rows, ATTEMPT_COLUMNS)
         rows = read_part(part_path(folder, number))
         counts.update(row["verdict"] for row in rows)
         tokens += sum(row["tokens"] for row in rows)
-        metrics.write({"kind": "shard", "step": number, "answers": len(rows), "right": sum(row["verdict"] == "right" for row in rows) / len(rows)})
+        metrics.write(
+            {
+                "kind": "shard",
+                "step": number,
+                "answers": len(rows),
+                "right": sum(row["verdict"] == "right" for row in rows) / len(rows),
+            }
+        )
         write_progress(
             context.folder / "progress.json",
-            {"done": number + 1, "total": len(shards), "unit": "shard", "note": "sample", "right": counts["right"] / max(1, counts.total())},
+            {
+                "done": number + 1,
+                "total": len(shards),
+                "unit": "shard",
+                "note": "sample",
+                "right": counts["right"] / max(1, counts.total()),
+            },
         )
     if engine is not None:
         engine.close()
     generated = len(problems) * config.samples
     if counts.total() != generated:
-        raise ArtifactError(f"sample: {counts.total()} attempts are on disk and {generated} are owed", "r1pipe run rejection-sft/sample --redo")
+        raise ArtifactError(
+            f"sample: {counts.total()} attempts are on disk and {generated} are owed", "r1pipe run rejection-sft/sample --redo"
+        )
     return {"problems": len(problems), "attempts": generated, "verdicts": dict(counts), "tokens": tokens, "shards": len(shards)}
 
 
@@ -134,7 +158,8 @@ def _whole(folder: Any, number: int, rows: int) -> bool:
 
 
 def select(context: StepContext) -> dict[str, Any]:
-    """Keep right, readable attempts, at most some per problem; add general rows; say for every attempt why it was kept or dropped."""
+    """Keep right, readable attempts, at most some per problem; add general rows; say for every attempt why it was kept or
+    dropped."""
     config: SelectConfig = context.config
     reasons: Counter[str] = Counter()
     tried: Counter[str] = Counter()
@@ -162,7 +187,10 @@ def select(context: StepContext) -> dict[str, Any]:
                 trace = {name: row[name] for name in PROBLEM_COLUMNS}
                 kept.append({**trace, "thinking": parts.thinking, "summary": parts.summary, "origin": "rejection sampling"})
     if not kept:
-        raise DataError(f"select: nothing is left of {tried.total()} attempts: {dict(reasons)}", "loosen [rejection-sft.select], or train stage 2 longer")
+        raise DataError(
+            f"select: nothing is left of {tried.total()} attempts: {dict(reasons)}",
+            "loosen [rejection-sft.select], or train stage 2 longer",
+        )
     reasons["kept"] = len(kept)
     general = [{**row, "origin": "general data"} for row in read_table(context.inputs["general_traces"])]
     wanted = round(len(kept) * config.general_share / (1 - config.general_share))
@@ -227,7 +255,14 @@ def train(context: StepContext) -> dict[str, Any]:
     """Fine-tune the clean base on the selection."""
     from r1pipe.train.sft import train_sft
 
-    examples = [(row["question"], join_response(row["thinking"], row["summary"])) for row in read_table(context.inputs["selection"])]
+    examples = [
+        (row["question"], join_response(row["thinking"], row["summary"])) for row in read_table(context.inputs["selection"])
+    ]
     return train_sft(
-        context, context.config, model=context.inputs["base"], examples=examples, system=context.shared["chat"].system, what="rejection-sft"
+        context,
+        context.config,
+        model=context.inputs["base"],
+        examples=examples,
+        system=context.shared["chat"].system,
+        what="rejection-sft",
     )

@@ -1,8 +1,8 @@
 """What every trainer of ours does around its steps: guard, record, checkpoint, stop.
 
 One callback (the trainer's library wants a class here) holds the four duties, so that their order within a step is plain:
-non-finite numbers stop the run *before* the optimizer applies them; then metrics are written; then a checkpoint is sealed with the reference policy
-inside; then, if the user asked, training stops at a boundary from which it can be resumed exactly.
+non-finite numbers stop the run *before* the optimizer applies them; then metrics are written; then a checkpoint is sealed with
+the reference policy inside; then, if the user asked, training stops at a boundary from which it can be resumed exactly.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class RunCallback(TrainerCallback):
         if not torch.isfinite(norm):
             raise TrainingError(
                 f"{self.watch.what}: the gradient of step {state.global_step + 1} is {norm.item()}; the weights were not changed",
-                f"the last good checkpoint is kept; lower the learning rate in the recipe, or look at rollout files of step {state.global_step}",
+                f"the last good checkpoint is kept; lower the learning rate, or look at the rollout of step {state.global_step}",
             )
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
@@ -139,7 +139,9 @@ class RunCallback(TrainerCallback):
         if not self.main_process or not logs or "loss" not in logs:
             return
         numbers = {RENAMED[name]: value for name, value in logs.items() if name in RENAMED}
-        self.watch.live.update({key: numbers[key] for key in ("loss", "kl", "entropy", "pair_accuracy") if numbers.get(key) is not None})
+        self.watch.live.update(
+            {key: numbers[key] for key in ("loss", "kl", "entropy", "pair_accuracy") if numbers.get(key) is not None}
+        )
         self.watch.metrics.write({"kind": "step", "step": state.global_step, **numbers})
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -151,7 +153,9 @@ class RunCallback(TrainerCallback):
             save_weights(self.watch.reference, str(checkpoint / REFERENCE))
         for name, tensor in kwargs["model"].named_parameters():
             if not torch.isfinite(tensor).all():
-                raise TrainingError(f"{self.watch.what}: {name} is not finite after step {state.global_step}; the checkpoint is not sealed")
+                raise TrainingError(
+                    f"{self.watch.what}: {name} is not finite after step {state.global_step}; the checkpoint is not sealed"
+                )
         seal(checkpoint, self.watch.belongs_to)
         self.last_saved = checkpoint
         rotate(self.watch.folder, self.watch.keep)
@@ -162,7 +166,14 @@ class RunCallback(TrainerCallback):
         left = elapsed / done * (self.watch.steps - step) if done else None
         write_progress(
             self.watch.progress,
-            {"done": step, "total": self.watch.steps, "unit": "step", "note": self.watch.what, "seconds_left": left, **self.watch.live},
+            {
+                "done": step,
+                "total": self.watch.steps,
+                "unit": "step",
+                "note": self.watch.what,
+                "seconds_left": left,
+                **self.watch.live,
+            },
         )
 
 

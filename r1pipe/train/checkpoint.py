@@ -1,10 +1,10 @@
 """Checkpoints that are whole or are not used.
 
-A trainer writes a checkpoint file by file, in place; a kill in the middle leaves a folder that looks like the newest checkpoint and
-is none. So a checkpoint counts only when it is **sealed**: after everything is written, `seal` records size and SHA-256 of every
-file, and the settings the state belongs to, in `whole.json`, written last by rename. `newest_whole` verifies and falls back to the one before,
-saying so. What trainers leave out (the reference policy and the step of its last refresh) is written into the checkpoint before
-the seal, so that a resumed run trains against the same reference.
+A trainer writes a checkpoint file by file, in place; a kill in the middle leaves a folder that looks like the newest
+checkpoint and is none. So a checkpoint counts only when it is **sealed**: after everything is written, `seal` records size and
+SHA-256 of every file, and the settings the state belongs to, in `whole.json`, written last by rename. `newest_whole` verifies
+and falls back to the one before, saying so. What trainers leave out (the reference policy and the step of its last refresh) is
+written into the checkpoint before the seal, so that a resumed run trains against the same reference.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """GRPO as the paper has it, by TRL's trainer.
 
-What TRL does not do by default is set by name: the paper's loss (mean over each answer's tokens), a KL term with its reference, no bias correction,
-float32 on a CPU, no dropout. What TRL does not do at all is done around it: the reference policy is part of every checkpoint, checkpoints
-fall on rollout boundaries, and the order of prompts is fixed beforehand (`r1pipe.data.schedule`), so that a resumed run is the same run.
+What TRL does not do by default is set by name: the paper's loss (mean over each answer's tokens), a KL term with its
+reference, no bias correction, float32 on a CPU, no dropout. What TRL does not do at all is done around it: the reference
+policy is part of every checkpoint, checkpoints fall on rollout boundaries, and the order of prompts is fixed beforehand
+(`r1pipe.data.schedule`), so that a resumed run is the same run.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from trl import GRPOConfig, GRPOTrainer
 from r1pipe.data.chat import messages
 from r1pipe.data.rows import Problem
 from r1pipe.data.schedule import Order
+from r1pipe.engines.text import load_tokenizer, pick_dtype, prompt_prefix, turn_end
 from r1pipe.rewards import Mix
 from r1pipe.stage import StepContext
 from r1pipe.train.rollouts import RolloutScorer
 from r1pipe.train.run import is_main, make_watch, processes, run_training, save_final
 from r1pipe.train.settings import DEFAULT_MICRO_BATCH, GrpoSettings, LoraSettings, micro_batches
-from r1pipe.engines.text import load_tokenizer, pick_dtype, prompt_prefix, turn_end
 
 
 def lora_config(lora: LoraSettings | None, task: str) -> LoraConfig | None:
@@ -63,7 +64,15 @@ def common_arguments(context: StepContext, settings: Any, dtype: torch.dtype) ->
 
 
 def train_grpo(
-    context: StepContext, settings: GrpoSettings, *, policy: Path, problems: Sequence[Problem], order: Order, mix: Mix, system: str, what: str
+    context: StepContext,
+    settings: GrpoSettings,
+    *,
+    policy: Path,
+    problems: Sequence[Problem],
+    order: Order,
+    mix: Mix,
+    system: str,
+    what: str,
 ) -> dict[str, Any]:
     """Train `policy` on `problems` in `order` and write the model to the step's output `model`.
 

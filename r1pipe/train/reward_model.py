@@ -1,8 +1,9 @@
 """Reward models: the recipe's base with a scalar head.
 
-Helpfulness learns from pairs (Bradley-Terry, TRL's reward trainer) and reads the question and the final summary only; safety learns from labelled
-responses (pointwise, binary cross-entropy) and reads the whole response (3.1 of the paper). Rows of some questions are held out; accuracy on
-them, with its interval, decides whether the model is good enough to be used, and mean and spread of their scores become the scale on which RL sees them.
+Helpfulness learns from pairs (Bradley-Terry, TRL's reward trainer) and reads the question and the final summary only; safety
+learns from labelled responses (pointwise, binary cross-entropy) and reads the whole response (3.1 of the paper). Rows of some
+questions are held out; accuracy on them, with its interval, decides whether the model is good enough to be used, and mean and
+spread of their scores become the scale on which RL sees them.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from datasets import Dataset
 from transformers import AutoModelForSequenceClassification, DataCollatorWithPadding, Trainer, TrainingArguments, set_seed
 from trl import RewardConfig, RewardTrainer
 
 from r1pipe.data.tables import content_id
+from r1pipe.engines.text import load_tokenizer, pick_dtype
 from r1pipe.errors import TrainingError
 from r1pipe.intervals import correlation, wilson
 from r1pipe.stage import StepContext
@@ -27,7 +28,6 @@ from r1pipe.train.grpo import common_arguments, lora_config
 from r1pipe.train.run import is_main, make_watch, processes, run_training
 from r1pipe.train.scorer import score_ids
 from r1pipe.train.settings import DEFAULT_MICRO_BATCH, RewardModelSettings, micro_batches
-from r1pipe.engines.text import load_tokenizer, pick_dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,9 @@ class Judged:
 def split_by_question(rows: Sequence[Judged], share: float, seed: int) -> tuple[list[Judged], list[Judged]]:
     """(training rows, held-out rows): a question is on one side only; decided by a hash, so that it does not depend on order."""
     held = [int(content_id(str(seed), row.question), 16) % 10_000 < share * 10_000 for row in rows]
-    return [row for row, out in zip(rows, held, strict=True) if not out], [row for row, out in zip(rows, held, strict=True) if out]
+    return [row for row, out in zip(rows, held, strict=True) if not out], [
+        row for row, out in zip(rows, held, strict=True) if out
+    ]
 
 
 def train_reward_model(
@@ -63,7 +65,8 @@ def train_reward_model(
     training, held_out = split_by_question(fitting, settings.held_out_share, context.seed)
     if not training or not held_out:
         raise TrainingError(
-            f"{what}: {len(rows)} rows leave {len(training)} for training and {len(held_out)} held out (at most {settings.max_tokens} tokens each)",
+            f"{what}: {len(rows)} rows leave {len(training)} for training and {len(held_out)} held out "
+            f"(at most {settings.max_tokens} tokens each)",
             "give more rows, or raise max_tokens or held_out_share",
         )
     tokenizer = load_tokenizer(base)
@@ -86,7 +89,11 @@ def train_reward_model(
     model = AutoModelForSequenceClassification.from_pretrained(str(base), num_labels=1, dtype=dtype)
     model.config.pad_token_id = tokenizer.pad_token_id
     peft_config = lora_config(settings.lora, "SEQ_CLS")
-    trainer = _pair_trainer(model, arguments, training, tokenizer, peft_config) if pairs else _label_trainer(model, arguments, training, tokenizer, peft_config)
+    trainer = (
+        _pair_trainer(model, arguments, training, tokenizer, peft_config)
+        if pairs
+        else _label_trainer(model, arguments, training, tokenizer, peft_config)
+    )
     run_training(trainer, watch)
     trained = trainer.accelerator.unwrap_model(trainer.model)
     if settings.lora is not None:
@@ -97,7 +104,8 @@ def train_reward_model(
     if low <= settings.min_accuracy_above:
         swapped = ": chosen and rejected may be swapped" if summary["accuracy"] < 0.5 else ""
         raise TrainingError(
-            f"{what}: held-out accuracy {summary['accuracy']:.3f} (95% from {low:.3f}) is not above {settings.min_accuracy_above}{swapped}",
+            f"{what}: held-out accuracy {summary['accuracy']:.3f} (95% from {low:.3f}) is not above "
+            f"{settings.min_accuracy_above}{swapped}",
             "give more or better rows, train longer, or lower min_accuracy_above in the recipe",
         )
     if is_main():
@@ -137,7 +145,8 @@ def _label_trainer(model: Any, arguments: dict[str, Any], rows: Sequence[Judged]
 
 
 def measure(model: Any, tokenizer: Any, rows: Sequence[Judged], pairs: bool) -> dict[str, Any]:
-    """Held-out accuracy (pairs: better scores above worse; labels: the sign is right), its 95% Wilson interval, scale, length bias."""
+    """Held-out accuracy (pairs: better scores above worse; labels: the sign is right), its 95% Wilson interval, scale, length
+    bias."""
     scores = score_ids(model, tokenizer.pad_token_id, [row.better for row in rows])
     lengths = [float(len(row.better)) for row in rows]
     if pairs:

@@ -1,8 +1,9 @@
 """From TRL's rollouts to our rewards and back: the bridge, and the record of what every rollout looked like.
 
-TRL calls one reward function a rollout with all answers of a process, groups in a row. The function decodes the token ids itself (so that rewards see
-exactly what was sampled), scores them with the recipe's mix, returns the totals (None for a row that could not be judged, which TRL leaves
-out of its group), and writes down the rollout: means per reward, shares of groups without signal, lengths, and the attempts themselves.
+TRL calls one reward function a rollout with all answers of a process, groups in a row. The function decodes the token ids
+itself (so that rewards see exactly what was sampled), scores them with the recipe's mix, returns the totals (None for a row
+that could not be judged, which TRL leaves out of its group), and writes down the rollout: means per reward, shares of groups
+without signal, lengths, and the attempts themselves.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ class RolloutScorer:
         rows = self.mix.score(attempts, step)
         if all(scored.total is None for scored in rows):
             notes = sorted({score.note for scored in rows for score in scored.parts.values() if score and score.value is None})
-            raise TrainingError(f"no answer of the rollout at step {step} could be judged: {'; '.join(notes[:3])}", "look at the checker's notes")
+            raise TrainingError(
+                f"no answer of the rollout at step {step} could be judged: {'; '.join(notes[:3])}", "look at the checker's notes"
+            )
         if self.main_process:
             self._record(attempts, rows, step)
         return [scored.total for scored in rows]
@@ -78,7 +81,14 @@ class RolloutScorer:
     def _record(self, attempts: list[Attempt], rows: list[Row], step: int) -> None:
         record = rollout_numbers(attempts, rows, self.group)
         self.metrics.write({"kind": "rollout", "step": step, **record})
-        self.live.update({"rewards": record["rewards"], "tokens": record["tokens_mean"], "flat_groups": record["flat_share"], "truncated": record["truncated_share"]})
+        self.live.update(
+            {
+                "rewards": record["rewards"],
+                "tokens": record["tokens_mean"],
+                "flat_groups": record["flat_share"],
+                "truncated": record["truncated_share"],
+            }
+        )
         best = max(range(len(rows)), key=lambda index: (rows[index].total or 0.0, -index))
         self.live["sample"] = {"question": attempts[best].problem.question, "completion": attempts[best].completion}
         kept = min(len(attempts), -(-self.keep // self.group) * self.group) if self.keep else 0
@@ -119,7 +129,9 @@ def rollout_numbers(attempts: Sequence[Attempt], rows: Sequence[Row], group: int
         flat_right += is_flat and verdicts == {"right"}
         flat_wrong += is_flat and verdicts == {"wrong"}
         entry = domains.setdefault(attempts[members[0]].problem.domain, {"right": [], "flat": []})
-        entry["right"] += [float(rows[index].verdict == "right") for index in members if rows[index].verdict in ("right", "wrong")]
+        entry["right"] += [
+            float(rows[index].verdict == "right") for index in members if rows[index].verdict in ("right", "wrong")
+        ]
         entry["flat"].append(float(is_flat))
     return {
         "rewards": {name: _mean(values) for name, values in judged.items()},
@@ -132,7 +144,10 @@ def rollout_numbers(attempts: Sequence[Attempt], rows: Sequence[Row], group: int
         "flat_share": flat / len(groups),
         "flat_right": flat_right / len(groups),
         "flat_wrong": flat_wrong / len(groups),
-        "domains": {name: {"right": _mean(entry["right"]), "flat_share": _mean(entry["flat"]), "groups": len(entry["flat"])} for name, entry in sorted(domains.items())},
+        "domains": {
+            name: {"right": _mean(entry["right"]), "flat_share": _mean(entry["flat"]), "groups": len(entry["flat"])}
+            for name, entry in sorted(domains.items())
+        },
     }
 
 

@@ -44,7 +44,8 @@ def make_watch(context: StepContext, what: str, steps: int, boundary: int, belon
 
 
 def run_training(trainer: Any, watch: Watch) -> int:
-    """Train from the newest whole checkpoint (or from the start) to the planned step; returns optimizer steps done in this process.
+    """Train from the newest whole checkpoint (or from the start) to the planned step; returns optimizer steps done in this
+    process.
 
     Raises:
         Stopped: at a boundary, after a sealed checkpoint, when the user asked.
@@ -56,7 +57,10 @@ def run_training(trainer: Any, watch: Watch) -> int:
         watch.metrics.write({"kind": "notice", "step": start, "notice": notice})
         print(notice, flush=True)
     if start >= watch.steps:
-        raise TrainingError(f"{watch.what}: {watch.steps} steps are planned and {checkpoint and checkpoint.name} is there: nothing would be trained")
+        raise TrainingError(
+            f"{watch.what}: {watch.steps} steps are planned and checkpoint-{start} is there: nothing would be trained",
+            "redo the step with `r1pipe run-all --redo STEP`",
+        )
     if is_main():
         watch.metrics.truncate_after(start)
         drop_unsealed_after(watch.folder, start)
@@ -67,12 +71,15 @@ def run_training(trainer: Any, watch: Watch) -> int:
     if done < watch.steps:
         if watch.stop_requested():
             raise Stopped(f"{watch.what} stopped at step {done} of {watch.steps}; the checkpoint is whole", "r1pipe resume")
-        raise TrainingError(f"{watch.what} ended after {done} of {watch.steps} planned steps", "look at the step's log; the data may be too small")
+        raise TrainingError(
+            f"{watch.what} ended after {done} of {watch.steps} planned steps", "look at the step's log; the data may be too small"
+        )
     return done - start
 
 
 def save_final(trainer: Any, tokenizer: Any, folder: Path, merge: bool) -> None:
-    """Write the model that the step hands on: self-contained, adapters merged, with tokenizer, template and generation settings."""
+    """Write the model that the step hands on: self-contained, adapters merged, with tokenizer, template and generation
+    settings."""
     if not is_main():
         return
     model = trainer.accelerator.unwrap_model(trainer.model)
@@ -88,5 +95,7 @@ def clean_generation(model: Any, tokenizer: Any) -> None:
     from transformers import GenerationConfig
 
     if getattr(model, "generation_config", None) is not None:
-        model.generation_config = GenerationConfig(eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, do_sample=True)
+        model.generation_config = GenerationConfig(
+            eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, do_sample=True
+        )
     model.config.use_cache = True

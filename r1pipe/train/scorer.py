@@ -13,11 +13,12 @@ from transformers import AutoModelForSequenceClassification
 
 from r1pipe.data.chat import split_response
 from r1pipe.data.rows import Attempt, Kind, Score
-from r1pipe.rewards import quantise
 from r1pipe.engines.text import judged_ids, load_tokenizer
+from r1pipe.rewards import quantise
 
 LIMIT = 2.0
-"""Scores are clipped at this many standard deviations: one odd answer must not rule its group. A missing summary scores the lower end."""
+"""Scores are clipped at this many standard deviations: one odd answer must not rule its group. A missing summary scores the
+lower end."""
 
 
 def score_ids(model: Any, pad: int, rows: Sequence[Sequence[int]], batch: int = 64) -> list[float]:

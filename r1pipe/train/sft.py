@@ -1,7 +1,7 @@
 """Supervised fine-tuning by TRL's trainer, on rows that were tokenised and checked by us.
 
-Rows are given to the trainer as token ids and labels, so nothing is truncated, packed or re-rendered on the way: each row's labels decode to the
-whole response and end with the end-of-turn token (checked for every row before anything is trained).
+Rows are given to the trainer as token ids and labels, so nothing is truncated, packed or re-rendered on the way: each row's
+labels decode to the whole response and end with the end-of-turn token (checked for every row before anything is trained).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 from datasets import Dataset
 from trl import SFTConfig, SFTTrainer
 
+from r1pipe.engines.text import fitting_rows, load_model, load_tokenizer, pick_dtype, training_row, turn_end
 from r1pipe.errors import TrainingError
 from r1pipe.stage import StepContext
 from r1pipe.train.grpo import common_arguments, lora_config
 from r1pipe.train.run import make_watch, processes, run_training, save_final
 from r1pipe.train.settings import DEFAULT_MICRO_BATCH, SftSettings, micro_batches
-from r1pipe.engines.text import fitting_rows, load_model, load_tokenizer, pick_dtype, training_row, turn_end
 
 
 def train_sft(
@@ -35,13 +35,18 @@ def train_sft(
     """
     tokenizer = load_tokenizer(model)
     turn_end(tokenizer)
-    rows, left_out = fitting_rows([training_row(tokenizer, question, system, response) for question, response in examples], settings.max_tokens)
+    rows, left_out = fitting_rows(
+        [training_row(tokenizer, question, system, response) for question, response in examples], settings.max_tokens
+    )
     if not rows:
         raise TrainingError(
             f"{what}: none of {len(examples)} rows fits into max_tokens = {settings.max_tokens}", "raise max_tokens in the recipe"
         )
     if left_out:
-        print(f"{what}: {left_out} of {len(examples)} rows are longer than {settings.max_tokens} tokens and are left out", flush=True)
+        print(
+            f"{what}: {left_out} of {len(examples)} rows are longer than {settings.max_tokens} tokens and are left out",
+            flush=True,
+        )
     batch = min(settings.batch, len(rows))
     batch -= batch % processes()
     steps_per_epoch = math.ceil(len(rows) / batch)

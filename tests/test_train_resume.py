@@ -1,0 +1,205 @@
+"""Killed and resumed training ends with the same weights, bit for bit, as training that was not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tiny import make_tiny_model, weights_digest
+
+from r1pipe.data.rows import Attempt, Problem, Score
+from r1pipe.data.schedule import prompt_order
+from r1pipe.errors import Stopped, TrainingError
+from r1pipe.recipe import Launch
+from r1pipe.rewards import Mix
+from r1pipe.rewards.mix import Part
+from r1pipe.stage import Step, StepContext
+from r1pipe.train.settings import GrpoSettings, RewardModelSettings, SftSettings
+
+pytestmark = pytest.mark.slow
+
+PROBLEMS = [Problem(id=str(n), question=f"{n}+1=", answer=str(n + 1)) for n in range(40)]
+
+
+class Crash(Exception):
+    """Stands for the moment of a kill: nothing after it runs, what is on disk stays."""
+
+
+class Rule:
+    """Rewards the share of even bytes, so that groups differ; crashes at a given call."""
+
+    def __init__(self, crash_at: int = -1) -> None:
+        self.calls = 0
+        self.crash_at = crash_at
+
+    def score(self, attempts: list[Attempt]) -> list[Score | None]:
+        self.calls += 1
+        if self.calls == self.crash_at:
+            raise Crash
+        return [Score(round(8 * sum(ord(c) % 2 == 0 for c in a.completion) / max(1, len(a.completion))) / 8) for a in attempts]
+
+
+def context(folder: Path, stop: Any = lambda: False, outputs: tuple[str, ...] = ("model",)) -> StepContext:
+    folder.mkdir(parents=True, exist_ok=True)
+    step = Step("toy", "toy", lambda _: {}, SftSettings, writes=dict.fromkeys(outputs, "model"))
+    launch = Launch(checkpoint_every=2, threads=1)
+    return StepContext(step, None, {"chat": SimpleNamespace(system="")}, launch, {}, {"policy": "d"}, folder, 3, stop)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_model(tmp_path_factory.mktemp("base"))
+
+
+GRPO = GrpoSettings(
+    steps=8, questions_per_step=2, group=4, minibatches=2, learning_rate=1e-2, kl=0.1, max_completion_tokens=12, refresh_reference=4
+)
+
+
+def grpo(ctx: StepContext, base: Path, settings: GrpoSettings = GRPO, crash_at: int = -1, late: int = 0) -> dict[str, Any]:
+    from r1pipe.train.grpo import train_grpo
+
+    order = prompt_order(
+        verifiable=list(range(40)), general=[], rollouts=settings.rollouts, questions=settings.questions_per_rollout,
+        general_from=0, general_share=0.0, seed=3,
+    )  # fmt: skip
+    mix = Mix((Part("rule", Rule(crash_at), 1.0), Part("late", Rule(), 0.5, late)))
+    return train_grpo(ctx, settings, policy=base, problems=PROBLEMS, order=order, mix=mix, system="", what="toy")
+
+
+@pytest.fixture(scope="module")
+def unbroken(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("unbroken")
+    grpo(context(folder), base)
+    return folder
+
+
+def test_grpo_moves_the_weights(unbroken: Path, base: Path) -> None:
+    assert weights_digest(unbroken / "model") != weights_digest(base)
+
+
+@pytest.mark.parametrize("crash_at", [1, 2, 3, 4])
+def test_grpo_crashed_in_any_rollout_and_resumed_ends_with_the_same_weights(
+    crash_at: int, base: Path, unbroken: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(Crash):
+        grpo(context(tmp_path), base, crash_at=crash_at)
+    grpo(context(tmp_path), base)
+    assert weights_digest(tmp_path / "model") == weights_digest(unbroken / "model")
+    steps = [line["step"] for line in map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines()) if line["kind"] == "step"]
+    assert steps == list(range(1, 9))
+
+
+def test_a_resumed_run_keeps_the_reference_of_its_last_refresh(base: Path, tmp_path: Path, unbroken: Path) -> None:
+    with pytest.raises(Crash):
+        grpo(context(tmp_path), base, crash_at=4)  # after the checkpoint of step 6; the reference is of step 4
+    checkpoint = tmp_path / "checkpoints" / "checkpoint-6"
+    assert (checkpoint / "reference.safetensors").is_file()
+    (checkpoint / "reference.safetensors").unlink()  # torn: falls back to the checkpoint before, never to another reference
+    grpo(context(tmp_path), base)
+    assert weights_digest(tmp_path / "model") == weights_digest(unbroken / "model")
+    assert "checkpoint-6 is not whole" in (tmp_path / "metrics.jsonl").read_text()
+
+
+def test_a_reward_that_joins_late_gives_the_same_weights_across_a_crash_at_the_switch(base: Path, tmp_path: Path) -> None:
+    grpo(context(tmp_path / "whole"), base, late=4)
+    with pytest.raises(Crash):
+        grpo(context(tmp_path / "broken"), base, crash_at=3, late=4)
+    grpo(context(tmp_path / "broken"), base, late=4)
+    assert weights_digest(tmp_path / "broken" / "model") == weights_digest(tmp_path / "whole" / "model")
+    lines = [json.loads(line) for line in (tmp_path / "broken" / "metrics.jsonl").read_text().splitlines()]
+    joined = {line["step"]: line["rewards"]["late"] for line in lines if line["kind"] == "rollout"}
+    assert [joined[step] is None for step in (0, 2, 4, 6)] == [True, True, False, False]
+
+
+def test_grpo_stops_at_a_rollouts_end_when_asked_and_goes_on_exactly(base: Path, unbroken: Path, tmp_path: Path) -> None:
+    with pytest.raises(Stopped, match="step 2 of 8"):
+        grpo(context(tmp_path, stop=lambda: True), base)
+    grpo(context(tmp_path), base)
+    assert weights_digest(tmp_path / "model") == weights_digest(unbroken / "model")
+
+
+def test_a_torn_newest_checkpoint_is_passed_over(base: Path, unbroken: Path, tmp_path: Path) -> None:
+    with pytest.raises(Crash):
+        grpo(context(tmp_path), base, crash_at=4)
+    weights = tmp_path / "checkpoints" / "checkpoint-6" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
+    (tmp_path / "checkpoints" / "checkpoint-7").mkdir()  # begun and killed at once
+    grpo(context(tmp_path), base)
+    assert weights_digest(tmp_path / "model") == weights_digest(unbroken / "model")
+
+
+def test_a_checkpoint_of_other_settings_is_refused_by_name(base: Path, tmp_path: Path) -> None:
+    with pytest.raises(Crash):
+        grpo(context(tmp_path), base, crash_at=3)
+    with pytest.raises(TrainingError, match=r"kl: 0\.1 -> 0\.2"):
+        grpo(context(tmp_path), base, settings=GRPO.model_copy(update={"kl": 0.2}))
+
+
+def test_training_that_would_do_nothing_is_an_error(base: Path, tmp_path: Path, unbroken: Path) -> None:
+    with pytest.raises(Crash):
+        grpo(context(tmp_path), base, crash_at=4)
+    shutil.copytree(tmp_path / "checkpoints" / "checkpoint-6", tmp_path / "checkpoints" / "checkpoint-8")
+    seal = tmp_path / "checkpoints" / "checkpoint-8" / "whole.json"
+    seal.write_text(seal.read_text().replace('"step": 6', '"step": 8'))
+    with pytest.raises(TrainingError, match="nothing would be trained"):
+        grpo(context(tmp_path), base)
+
+
+def test_equal_rewards_leave_the_weights_bit_for_bit(base: Path, tmp_path: Path) -> None:
+    class Same:
+        def score(self, attempts: list[Attempt]) -> list[Score | None]:
+            return [Score(0.7) for _ in attempts]
+
+    from r1pipe.train.grpo import train_grpo
+
+    settings = GRPO.model_copy(update={"kl": 0.0, "refresh_reference": 0, "steps": 4})
+    order = prompt_order(verifiable=list(range(40)), general=[], rollouts=2, questions=4, general_from=0, general_share=0.0, seed=3)
+    mix = Mix((Part("same", Same(), 1.0),))
+    train_grpo(context(tmp_path), settings, policy=base, problems=PROBLEMS, order=order, mix=mix, system="", what="toy")
+    assert weights_digest(tmp_path / "model") == weights_digest(base)
+
+
+def test_sft_stopped_after_any_step_ends_with_the_same_weights(base: Path, tmp_path: Path) -> None:
+    from r1pipe.train.sft import train_sft
+
+    examples = [(f"{n}+1=", f"<think>\n{n} and one\n</think>\n\n{n + 1}") for n in range(20)]
+    settings = SftSettings(epochs=2, batch=6, learning_rate=1e-2, max_tokens=256)
+    whole = train_sft(context(tmp_path / "whole"), settings, model=base, examples=examples, system="", what="toy")
+    assert (whole["steps"], whole["rows"], whole["rows_too_long"]) == (8, 20, 0)
+    for _ in range(8):
+        try:
+            train_sft(context(tmp_path / "broken", stop=lambda: True), settings, model=base, examples=examples, system="", what="toy")
+        except Stopped:
+            continue
+        break
+    assert weights_digest(tmp_path / "broken" / "model") == weights_digest(tmp_path / "whole" / "model")
+
+
+def test_reward_models_resume_exactly_and_state_their_held_out_accuracy(base: Path, tmp_path: Path) -> None:
+    from r1pipe.engines.text import judged_ids, load_tokenizer
+    from r1pipe.train.reward_model import Judged, train_reward_model
+
+    tokenizer = load_tokenizer(base)
+    rows = [
+        Judged(f"q{n}", judged_ids(tokenizer, f"q{n}", "", "yes" * (1 + n % 3)), judged_ids(tokenizer, f"q{n}", "", "no" * (1 + n % 4)))
+        for n in range(120)
+    ]
+    settings = RewardModelSettings(epochs=2, batch=16, learning_rate=5e-3, max_tokens=64, held_out_share=0.3)
+    options = {"base": base, "rows": rows, "output": "rm", "what": "toy"}
+    whole = train_reward_model(context(tmp_path / "whole", outputs=("rm",)), settings, **options)
+    assert whole["accuracy"] > 0.9
+    stopped = 0
+    for _ in range(30):
+        try:
+            train_reward_model(context(tmp_path / "broken", stop=lambda: True, outputs=("rm",)), settings, **options)
+        except Stopped:
+            stopped += 1
+            continue
+        break
+    assert stopped > 2
+    assert weights_digest(tmp_path / "broken" / "rm") == weights_digest(tmp_path / "whole" / "rm")
