@@ -30,7 +30,9 @@ def locate_folder(model: str) -> Path:
     """
     folder = Path(model).expanduser()
     if not folder.is_dir():
-        raise ArtifactError(f"base model {model!r}: no such folder (looked in {os.fspath(Path.cwd())})", "name a local folder in [base] model")
+        raise ArtifactError(
+            f"base model {model!r}: no such folder (looked in {os.fspath(Path.cwd())})", "name a local folder in [base] model"
+        )
     return folder
 
 
@@ -86,7 +88,10 @@ class Pipeline:
         names = list(dict.fromkeys([step.name for step in self.steps] + [step.stage for step in self.steps]))
         near = get_close_matches(name, names, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        return RecipeError(f"there is no step or stage {name!r} in pipeline {self.name!r}", f"{hint}steps: {', '.join(s.name for s in self.steps)}")
+        return RecipeError(
+            f"there is no step or stage {name!r} in pipeline {self.name!r}",
+            f"{hint}steps: {', '.join(s.name for s in self.steps)}",
+        )
 
 
 def reads_base(step: Step) -> bool:

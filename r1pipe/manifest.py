@@ -6,10 +6,7 @@ finished step still fits the recipe is decided by comparing settings key by key;
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import json
-import os
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,8 +15,14 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from r1pipe.errors import ArtifactError
+from r1pipe.files import describe_os_error, sync_folder, write_atomic
 from r1pipe.graph import Pipeline, section_of
 from r1pipe.stage import ArtifactKind, Step
+
+__all__ = [
+    "ABSENT", "FORMAT", "Begun", "Change", "FileRecord", "InputRecord", "Manifest", "OutputRecord", "Record", "changes",
+    "describe_os_error", "new_id", "read_begun", "read_manifest", "sync_folder", "to_json", "write_atomic",
+]  # fmt: skip
 
 FORMAT = 1
 """Version of the manifest's own layout."""
@@ -145,50 +148,6 @@ def to_json(record: BaseModel | Mapping[str, Any]) -> bytes:
     return (json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-def write_atomic(path: Path, content: bytes, durable: bool = True) -> None:
-    """Replace a file in one go: a reader, also one after a crash, sees the old content or the new, never a mixture.
-
-    Args:
-        durable: also wait until it is on the disk (file and folder), for records that later decisions rest on.
-
-    Raises:
-        ArtifactError: there is no space left, or the file system refused.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        os.replace(temporary, path)
-        if durable:
-            sync_folder(path.parent)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise ArtifactError(f"{path} could not be written: {describe_os_error(error)}", "make room or mend the disk, then r1pipe resume") from error
-
-
-def sync_folder(folder: Path) -> None:
-    """Wait until a folder's entries (a rename, a removal) are on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # some network file systems have no such call for folders
-            raise
-    finally:
-        os.close(descriptor)
-
-
-def describe_os_error(error: OSError) -> str:
-    """What went wrong, in words; disk-full errors say so."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return f"no space left ({error.strerror})"
-    return error.strerror or str(error)
-
-
 def read_manifest(path: Path, step: Step | None = None) -> Manifest:
     """A finished step's record.
 
@@ -197,7 +156,9 @@ def read_manifest(path: Path, step: Step | None = None) -> Manifest:
     """
     manifest = _read(path, Manifest)
     if step is not None and manifest.step != step.name:
-        raise ArtifactError(f"{path} belongs to step {manifest.step!r}, not to {step.name!r}", "was a folder copied or renamed by hand?")
+        raise ArtifactError(
+            f"{path} belongs to step {manifest.step!r}, not to {step.name!r}", "was a folder copied or renamed by hand?"
+        )
     return manifest
 
 
@@ -213,7 +174,7 @@ def _read(path: Path, model: type[R]) -> R:
     except FileNotFoundError:
         raise ArtifactError(f"{path} does not exist") from None
     except ValueError as error:
-        raise ArtifactError(f"{path} is torn or not ours: {error}", f"r1pipe run-all --redo STEP makes it again") from error
+        raise ArtifactError(f"{path} is torn or not ours: {error}", "r1pipe run-all --redo STEP makes it again") from error
     found = data.get("format") if isinstance(data, dict) else None
     if found != FORMAT:
         raise ArtifactError(f"{path} is not a record of this version of r1pipe (format {found!r}, wanted {FORMAT})")
@@ -224,7 +185,9 @@ def _read(path: Path, model: type[R]) -> R:
         raise ArtifactError(f"{path} is damaged: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
-def changes(recorded: Mapping[str, Any], now: Mapping[str, Any], step: Step | None = None, pipeline: Pipeline | None = None) -> list[Change]:
+def changes(
+    recorded: Mapping[str, Any], now: Mapping[str, Any], step: Step | None = None, pipeline: Pipeline | None = None
+) -> list[Change]:
     """The settings that differ, as (dotted recipe key, then, now), in alphabetical order; empty when nothing does.
 
     Args:

@@ -32,7 +32,7 @@ class MetricsWriter:
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Append one line. Numbers that are not finite are written as null: JSON has no word for them."""
-        self._file.write(json.dumps(_finite(line), ensure_ascii=False, separators=(", ", ": ")) + "\n")
+        self._file.write(json.dumps(finite(line), ensure_ascii=False, separators=(", ", ": ")) + "\n")
         self._file.flush()
 
     def truncate_after(self, step: int) -> None:
@@ -114,7 +114,7 @@ def write_progress(path: Path, progress: Mapping[str, Any]) -> None:
 
     Free keys; the console knows "done" and "total" (counts), "unit" (e.g. "step"), "seconds_left" and "note".
     """
-    write_atomic(path, json.dumps(_finite(progress), ensure_ascii=False).encode(), durable=False)
+    write_atomic(path, json.dumps(finite(progress), ensure_ascii=False).encode(), durable=False)
 
 
 def read_progress(path: Path) -> dict[str, Any]:
@@ -136,12 +136,14 @@ def _drop_torn_end(path: Path) -> None:
         os.truncate(path, end)
 
 
-def _finite(value: Any) -> Any:
-    """The value with every number that is not finite replaced by None."""
+def finite(value: Any) -> Any:
+    """The value as JSON can hold it: numbers that are not finite become None, numbers of array libraries plain ones."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
+        return {str(key): finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
+    if not isinstance(value, str | int | None) and hasattr(value, "item"):
+        return finite(value.item())
     return value

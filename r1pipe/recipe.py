@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 from r1pipe.errors import RecipeError
 from r1pipe.graph import Pipeline, reads_base, section_of
 from r1pipe.recipe_check import Mistake, find_nonfinite, not_a_table, shown, unknown_key, validate
-from r1pipe.recipe_text import KeyPath, dotted, duplicates, key_lines, line_of, set_value
+from r1pipe.recipe_text import KeyPath, dotted, duplicates, key_lines, line_of, read_set, set_value
 from r1pipe.stage import Step, StepConfig
 
 DEFAULT_PIPELINE = "r1"
@@ -160,46 +160,18 @@ def apply_sets(text: str, sets: Sequence[str], pipeline: Pipeline, where: str = 
     if infinite := list(find_nonfinite(_parse(text, where))):
         raise _error(infinite, text, where, origins)
     for item in sets:
-        path, value = _read_set(item)
+        path, value = read_set(item)
         if infinite := list(find_nonfinite(value, path)):
             raise _error(infinite, text, where, {path: f"--set {item}"})
         try:
             text = set_value(text, path, value)
         except ValueError as error:
-            raise RecipeError(f"--set {item}: {error} is a single value, not a section", "set it as a whole, or edit the recipe") from error
+            raise RecipeError(
+                f"--set {item}: {error} is a single value, not a section", "set it as a whole, or edit the recipe"
+            ) from error
         origins[path] = f"--set {item}"
     _check(text, where, pipeline, origins)
     return text
-
-
-def _read_set(item: str) -> tuple[tuple[str, ...], Any]:
-    """Key and value of a `--set`."""
-    key, equals, value = item.partition("=")
-    if not equals or not key.strip():
-        raise RecipeError(f"--set {item}: there is no '='" if not equals else f"--set {item}: there is no key", "write --set section.key=value")
-    parts: list[str] = []
-    try:
-        parsed: Any = tomllib.loads(f"{_quoted_slashes(key.strip())} = 0")
-    except tomllib.TOMLDecodeError as error:
-        raise RecipeError(f"--set {item}: {key.strip()!r} is not a key", "write --set section.key=value") from error
-    while isinstance(parsed, dict):
-        part, parsed = next(iter(parsed.items()))
-        parts += [part] if parts[:2] == ["launch", "steps"] else part.split("/")
-    return tuple(parts), _read_value(value.strip())
-
-
-def _quoted_slashes(key: str) -> str:
-    """A key with the parts that hold a "/" quoted, as TOML wants them."""
-    return key if '"' in key or "'" in key else ".".join(f'"{part}"' if "/" in part else part for part in key.split("."))
-
-
-def _read_value(value: str) -> Any:
-    """A value in TOML's syntax; anything that is not is text."""
-    try:
-        parsed = tomllib.loads(f"x = {value}")
-    except tomllib.TOMLDecodeError:
-        return value
-    return parsed["x"] if len(parsed) == 1 else value  # a value with line ends could otherwise bring further keys
 
 
 def _read(source: Path | str, where: str) -> tuple[str, str]:
@@ -209,7 +181,9 @@ def _read(source: Path | str, where: str) -> tuple[str, str]:
     try:
         return source.read_bytes().decode("utf-8-sig"), where or str(source)
     except OSError as error:
-        raise RecipeError(f"{where or source}: {error.strerror}", "r1pipe recipes lists the recipes that come with r1pipe") from error
+        raise RecipeError(
+            f"{where or source}: {error.strerror}", "r1pipe recipes lists the recipes that come with r1pipe"
+        ) from error
     except UnicodeDecodeError as error:
         raise RecipeError(f"{where or source} is not UTF-8 text (byte {error.start})", "save it as UTF-8") from error
 
@@ -221,7 +195,9 @@ def _parse(text: str, where: str) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         for path, first, second in duplicates(text):
             section = f" in [{dotted(path[:-1])}]" if len(path) > 1 else ""
-            raise RecipeError(f"{where}: {path[-1]}{section} is given twice, on lines {first} and {second}", "remove one of them") from error
+            raise RecipeError(
+                f"{where}: {path[-1]}{section} is given twice, on lines {first} and {second}", "remove one of them"
+            ) from error
         raise RecipeError(f"{where} is not TOML: {error}", "text needs quotes; see https://toml.io for the syntax") from error
 
 
@@ -254,7 +230,9 @@ def _check(text: str, where: str, pipeline: Pipeline, origins: Mapping[KeyPath, 
     if head is not None and head.pipeline != pipeline.name:
         mistakes.append(Mistake(("pipeline",), f"pipeline is {shown(head.pipeline)}, but was read as {shown(pipeline.name)}"))
     if pipeline.reads_base() and not data.get("base"):
-        mistakes.append(Mistake(("base",), "the recipe names no base model", 'add a section [base] with model = "NAME or FOLDER"'))
+        mistakes.append(
+            Mistake(("base",), "the recipe names no base model", 'add a section [base] with model = "NAME or FOLDER"')
+        )
     if mistakes or head is None:
         raise _error(list(dict.fromkeys(mistakes)), text, where, origins)
     return Recipe(
@@ -302,7 +280,9 @@ def _launches(raw: Any, pipeline: Pipeline, elsewhere: Mapping[str, str], mistak
     return launches
 
 
-def _unknown_sections(data: Mapping[str, Any], known: list[tuple[str, ...]], elsewhere: Mapping[str, str], mistakes: list[Mistake]) -> None:
+def _unknown_sections(
+    data: Mapping[str, Any], known: list[tuple[str, ...]], elsewhere: Mapping[str, str], mistakes: list[Mistake]
+) -> None:
     """Keys at the top, and below a stage of several steps, that belong to nothing."""
     top = list(dict.fromkeys([*Head.model_fields, *(path[0] for path in known), "launch"]))
     mistakes += [unknown_key((key,), top, elsewhere) for key in data if key not in top]

@@ -133,12 +133,20 @@ def _mistake(details: Any, model: type[BaseModel], raw: Mapping[str, Any], at: K
         return Mistake(path, f"{key} needs a value")
     expected = EXPECTED.get(kind.split("_")[0])
     if expected and kind.split("_")[-1] in ("type", "parsing", "float", "size"):
-        hint = f"put quotes around it: {json.dumps(shown(value))}" if expected == "text" and not isinstance(value, dict | list) else ""
+        hint = (
+            f"put quotes around it: {json.dumps(shown(value))}"
+            if expected == "text" and not isinstance(value, dict | list)
+            else ""
+        )
         return Mistake(path, f"{key} is {shown(value)} ({kind_of(value)}), where {expected} is expected", hint)
     if kind == "literal_error":
         allowed = [part.strip(" '") for part in str(details["ctx"]["expected"]).replace(" or ", ", ").split(",")]
         near = get_close_matches(str(value), allowed, n=1)
-        return Mistake(path, f"{key} is {shown(value)}; it must be {details['ctx']['expected']}", f"did you mean {near[0]!r}?" if near else "")
+        return Mistake(
+            path,
+            f"{key} is {shown(value)}; it must be {details['ctx']['expected']}",
+            f"did you mean {near[0]!r}?" if near else "",
+        )
     message = str(details["msg"]).removeprefix("Value error, ").replace("Input should", "it must", 1)
     return Mistake(path, f"{key} is {shown(value)}; {message[0].lower()}{message[1:]}")
 
@@ -180,7 +188,9 @@ def _flags_as_numbers(raw: Any, read: Any, path: KeyPath) -> Iterator[Mistake]:
         yield Mistake(path, f"{path[-1]} is {shown(raw)}, where true or false is expected")
     elif isinstance(raw, Mapping):
         for key, value in raw.items():
-            inner = getattr(read, key, None) if isinstance(read, BaseModel) else read.get(key) if isinstance(read, Mapping) else None
+            inner = (
+                getattr(read, key, None) if isinstance(read, BaseModel) else read.get(key) if isinstance(read, Mapping) else None
+            )
             yield from _flags_as_numbers(value, inner, (*path, key))
     elif isinstance(raw, list) and isinstance(read, list | tuple) and len(raw) == len(read):
         for index, (value, inner) in enumerate(zip(raw, read, strict=True)):

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from r1pipe.errors import RecipeError
+
 KeyPath = tuple[str | int, ...]
 """Keys from the top, e.g. ("rejection-sft", "sample", "attempts"); a number is the place in an array of tables."""
 
@@ -83,7 +85,9 @@ def line_of(lines: Sequence[KeyLine], path: KeyPath) -> int | None:
 
 def dotted(path: KeyPath) -> str:
     """A path as it is written in a recipe; parts that are not plain are quoted."""
-    return ".".join(str(part) if isinstance(part, int) or _BARE.fullmatch(part) else json.dumps(part, ensure_ascii=False) for part in path)
+    return ".".join(
+        str(part) if isinstance(part, int) or _BARE.fullmatch(part) else json.dumps(part, ensure_ascii=False) for part in path
+    )
 
 
 def set_value(text: str, path: Sequence[str], value: Any) -> str:
@@ -113,6 +117,38 @@ def set_value(text: str, path: Sequence[str], value: Any) -> str:
     if tomllib.loads(edited) != wanted:  # never write a recipe that means something else than was asked for
         raise ValueError(dotted(tuple(path)))
     return edited
+
+
+def read_set(item: str) -> tuple[tuple[str, ...], Any]:
+    """Key and value of a `--set section.key=value`; `RecipeError` when it is not of that form."""
+    key, equals, value = item.partition("=")
+    if not equals or not key.strip():
+        raise RecipeError(
+            f"--set {item}: there is no '='" if not equals else f"--set {item}: there is no key", "write --set section.key=value"
+        )
+    parts: list[str] = []
+    try:
+        parsed: Any = tomllib.loads(f"{_quoted_slashes(key.strip())} = 0")
+    except tomllib.TOMLDecodeError as error:
+        raise RecipeError(f"--set {item}: {key.strip()!r} is not a key", "write --set section.key=value") from error
+    while isinstance(parsed, dict):
+        part, parsed = next(iter(parsed.items()))
+        parts += [part] if parts[:2] == ["launch", "steps"] else part.split("/")
+    return tuple(parts), _read_value(value.strip())
+
+
+def _quoted_slashes(key: str) -> str:
+    """A key with the parts that hold a "/" quoted, as TOML wants them."""
+    return key if '"' in key or "'" in key else ".".join(f'"{part}"' if "/" in part else part for part in key.split("."))
+
+
+def _read_value(value: str) -> Any:
+    """A value in TOML's syntax; anything that is not is text."""
+    try:
+        parsed = tomllib.loads(f"x = {value}")
+    except tomllib.TOMLDecodeError:
+        return value
+    return parsed["x"] if len(parsed) == 1 else value  # a value with line ends could otherwise bring further keys
 
 
 def _place(keys: tuple[str, ...], counts: dict[KeyPath, int], array: bool) -> KeyPath:

@@ -1,48 +1,50 @@
-"""The runner: says what would run and why, runs it step by step, and stops where going on would be wrong.
+"""The runner: runs a pipeline step by step, each in its own process, and stops where going on would be wrong.
 
-States are computed from disk alone:
-    todo: not begun. partial: begun with these settings and inputs; goes on where it stopped. done: made with these settings.
-    changed: made (or begun) with other settings. stale: an input was made again, or is itself changed or gone.
+Begin, work, commit: `begun.json` is written, the step's process works in the step's folder, the promised outputs are checked and
+hashed, and `manifest.json` is written last. Only this process commits. After a kill at any moment `execute` goes on from there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
-from r1pipe.graph import Pipeline
-from r1pipe.manifest import Change, Manifest
+from r1pipe import processes
+from r1pipe.artifact import check_artifact, digest_artifact
+from r1pipe.errors import ArtifactError, StateError, StepFailed, Stopped
+from r1pipe.failures import failure, how_to_go_on, shown
+from r1pipe.fork import check_outputs, create_run, discard, empty_trash, fork, tidy, verify
+from r1pipe.graph import Pipeline, reads_base
+from r1pipe.launch import BASE, BEGUN, LOADER, LOCK, PIPELINE, RUNNER, StopRequest, run_process
+from r1pipe.lock import hold
+from r1pipe.manifest import Begun, InputRecord, Manifest, new_id, read_begun, read_manifest, to_json, write_atomic
 from r1pipe.observer import Observer
+from r1pipe.provenance import Provenance, now
 from r1pipe.recipe import Recipe
-from r1pipe.rundir import RunDir
-from r1pipe.stage import Step
+from r1pipe.rundir import RunDir, free_name
+from r1pipe.stage import Base, Step
+from r1pipe.states import BaseIdentity, State, StepPlan, plan, state_of
+from r1pipe.worker import DEFAULT_LOADER
 
-State = Literal["todo", "partial", "done", "changed", "stale"]
+__all__ = ["Observer", "State", "StepPlan", "StopRequest", "create_run", "execute", "fork", "plan", "verify"]
 
 
 @dataclass(frozen=True, slots=True)
-class StepPlan:
-    """Where a step stands.
+class _Session:
+    """What one call of `execute` works with."""
 
-    Attributes:
-        why: one line for people.
-        changes: the settings that differ, for `changed`.
-        manifest: the record, when there is a readable one.
-        attempts: how often the step was begun so far.
-    """
-
-    step: Step
-    state: State
-    why: str
-    changes: tuple[Change, ...] = ()
-    manifest: Manifest | None = None
-    attempts: int = 0
-
-
-def plan(run: RunDir, pipeline: Pipeline, recipe: Recipe) -> list[StepPlan]:
-    """Where every step stands, in order of execution. Reads only; never starts or changes anything."""
-    raise NotImplementedError
+    run: RunDir
+    pipeline: Pipeline
+    recipe: Recipe
+    observer: Observer
+    stop: StopRequest
+    base: BaseIdentity
+    token: str
+    loader: str
+    provenance: Provenance
 
 
 def execute(
@@ -53,14 +55,16 @@ def execute(
     only: str | None = None,
     redo: Sequence[str] = (),
     observer: Observer | None = None,
-    loader: str = "r1pipe.pipeline:load",
+    loader: str = DEFAULT_LOADER,
+    stop: StopRequest | None = None,
 ) -> list[Manifest]:
-    """Run every step that is not done, in order, each in its own process; resume the one that was interrupted.
+    """Run every step that is not done, in order, each in its own process; go on with the one that was interrupted.
 
     Args:
         until: stage or step to stop after. only: stage or step to run alone.
         redo: stages or steps to discard first, together with everything made from them.
         loader: "module:function" by which a step's process finds its pipeline: function(name) -> Pipeline.
+        stop: asks to stop from elsewhere; Ctrl-C and SIGTERM count anyway (in the main thread).
 
     Returns:
         The manifests of the steps that this call finished.
@@ -71,19 +75,232 @@ def execute(
         StepFailed: a step's process failed; `r1pipe resume` goes on.
         Stopped: the user asked to stop.
     """
-    raise NotImplementedError
+    watcher = observer or Observer()
+    wanted = _wanted(pipeline, until, only)
+    finished = []
+    with hold(run.lock_path, watcher.notice) as token, (stop or StopRequest()).listening() as wish:
+        base = BaseIdentity(run, pipeline, recipe, write_cache=True)
+        session = _Session(run, pipeline, recipe, watcher, wish, base, token, loader, Provenance())
+        empty_trash(run)
+        tidy(run.root)
+        if redo:
+            discard(run, pipeline, redo)
+        _refuse_blocked(session, wanted)
+        plans: dict[str, StepPlan] = {}
+        for step in pipeline.steps:
+            place = plans[step.name] = state_of(step, run, pipeline, recipe, base, plans)
+            if step not in wanted:
+                continue
+            if place.state == "done" and place.manifest is not None:
+                watcher.on_skip(step, place.manifest)
+                continue
+            if wish.count:
+                raise Stopped(f"stopped before step {step.name}", f"r1pipe resume {shown(run)}")
+            manifest = _run_step(session, place, plans)
+            finished.append(manifest)
+            plans[step.name] = StepPlan(step, "done", "finished now", (), manifest)
+    return finished
 
 
-def create_run(name: str, text: str) -> RunDir:
-    """A new run with that recipe text; `StateError` when the name is taken."""
-    raise NotImplementedError
+def _wanted(pipeline: Pipeline, until: str | None, only: str | None) -> list[Step]:
+    """The steps that are meant, in order."""
+    if only is not None:
+        return list(pipeline.select(only))
+    if until is None:
+        return list(pipeline.steps)
+    last = pipeline.select(until)[-1]
+    return list(pipeline.steps[: pipeline.steps.index(last) + 1])
 
 
-def fork(source: RunDir, name: str, before: str, pipeline: Pipeline) -> RunDir:
-    """A new run with the same recipe that shares, by relative links, every finished step that is not made from `before`."""
-    raise NotImplementedError
+def _refuse_blocked(session: _Session, wanted: Sequence[Step]) -> None:
+    """Stop before anything starts when a step does not fit the recipe or its inputs any more."""
+    run, pipeline = session.run, session.pipeline
+    plans: dict[str, StepPlan] = {}
+    for step in pipeline.steps:
+        plans[step.name] = state_of(step, run, pipeline, session.recipe, session.base, plans)
+    blocked = [plans[step.name] for step in wanted if plans[step.name].state in ("changed", "stale")]
+    if not blocked:
+        return
+    name = shown(run)
+    below = {step.name for place in blocked for step in pipeline.readers(place.step.name)}
+    roots = [place for place in blocked if place.step.name not in below]
+    lines = []
+    for place in blocked:
+        lines.append(f"step {place.step.name} of run {run.name} is {place.state}: {place.why}")
+        lines += [f"  {key}: {_value(then)} -> {_value(today)}" for key, then, today in place.changes]
+    redone = [place.step.name for place in roots]
+    also = [step.name for step in pipeline.readers(*redone) if plans[step.name].state != "todo"]
+    redo = f"r1pipe run-all --run {name} " + " ".join(f"--redo {step}" for step in redone)
+    copy = f"r1pipe fork {name} {free_name(run.name, run.root.parent)} --before {redone[0]}"
+    hints = [
+        f"{redo}   discards {'it' if len(redone) == 1 else 'them'}"
+        + (f" and what was made from it: {', '.join(also)}" if also else ""),
+        f"{copy}   keeps both; finished steps that do not depend on it are shared",
+    ]
+    if any(place.changes for place in blocked):
+        hints.append(f"or put the old value back in {run.recipe_path}")
+    raise StateError("\n".join(lines), "\n".join(hints))
 
 
-def verify(run: RunDir, pipeline: Pipeline, contents: bool = True) -> list[str]:
-    """Check every finished step's outputs against its manifest; one line for each problem, empty when all is well."""
-    raise NotImplementedError
+def _run_step(session: _Session, place: StepPlan, plans: Mapping[str, StepPlan]) -> Manifest:
+    """Begin or go on with one step, wait for its process, commit."""
+    run, step, launch = session.run, place.step, session.recipe.launches[place.step.name]
+    inputs = _inputs(session, step, plans)
+    _check_lineage(session, step)
+    folder = run.step_dir(step)
+    folder.mkdir(parents=True, exist_ok=True)
+    tidy(folder)
+    earlier = read_begun(run.begun_path(step))
+    if earlier is not None:
+        _end_leftover(session, step, earlier)
+    same = place.state == "partial"
+    if same and earlier is not None and (result := _result(run, step, earlier)):
+        return _commit(session, step, earlier, result)  # it had finished when the runner was killed
+    begun = Begun(
+        id=earlier.id if earlier and same else new_id(),
+        step=step.name,
+        pipeline=session.pipeline.name,
+        attempt=earlier.attempt + 1 if earlier else 1,
+        revision=step.revision,
+        seed=session.recipe.seed,
+        settings=session.recipe.settings(step, session.base.digest if reads_base(step) else ""),
+        inputs=inputs,
+        launch=launch.model_dump(mode="json", exclude={"env"}),
+        host=session.provenance.host,
+        started=earlier.started if earlier and same else now(),
+    )
+    for stray in (run.result_path(step), run.error_path(step), run.stop_path(step)):
+        stray.unlink(missing_ok=True)
+    write_atomic(run.begun_path(step), to_json(begun))
+    session.observer.on_step_begin(step, begun.attempt)
+    extra = {
+        RUNNER: f"{os.getpid()}:{processes.started(os.getpid())}",
+        LOCK: session.token,
+        LOADER: session.loader,
+        PIPELINE: session.pipeline.name,
+        BEGUN: begun.id,
+        BASE: os.path.abspath(session.base.folder) if reads_base(step) else "",
+    }
+    ended = run_process(run, step, begun.attempt, launch, extra, session.observer, session.stop)
+    found = _result(run, step, begun) if ended.code == 0 else None
+    if found is None:
+        raise failure(run, step, begun, ended)
+    return _commit(session, step, begun, {**found, "seconds": ended.seconds})
+
+
+def _inputs(session: _Session, step: Step, plans: Mapping[str, StepPlan]) -> dict[str, InputRecord]:
+    """What the step will read, each input checked to be there in full size."""
+    run, records = session.run, {}
+    for name, source in step.reads.items():
+        if isinstance(source, Base):
+            model = session.recipe.base.model
+            name_of = os.path.basename(model) if os.path.isabs(model) else model  # no absolute path in a record
+            records[name] = InputRecord(step="base", digest=session.base.digest, model=name_of)
+            continue
+        manifest = plans[source.step].manifest
+        if plans[source.step].state != "done" or manifest is None:
+            raise StateError(
+                f"step {step.name} reads {source.name!r} from {source.step}, which is {plans[source.step].state}",
+                f"r1pipe run {source.step} --run {shown(run)}",
+            )
+        try:
+            check_outputs(run, session.pipeline.step(source.step))
+        except ArtifactError as error:
+            redo = f"r1pipe run-all --run {shown(run)} --redo {source.step}   makes it again"
+            raise ArtifactError(f"step {step.name} cannot start: {error.problem}", redo) from error
+        output = manifest.outputs[source.name]
+        records[name] = InputRecord(step=source.step, output=source.name, build=manifest.build, digest=output.digest)
+    return records
+
+
+def _check_lineage(session: _Session, step: Step) -> None:
+    """Every step of a run that starts from the base model must start from the same weights."""
+    if not reads_base(step):
+        return
+    run, digest = session.run, session.base.digest
+    for other in session.pipeline.reads_base():
+        if other.name == step.name or not run.manifest_path(other).exists():
+            continue
+        manifest = read_manifest(run.manifest_path(other), other)
+        for name, source in other.reads.items():
+            record = manifest.inputs.get(name)
+            if isinstance(source, Base) and record is not None and record.digest != digest:
+                raise ArtifactError(
+                    f"step {other.name} started from base model {record.model!r} with digest {record.digest[:16]}, "
+                    f"step {step.name} would start from {session.recipe.base.model!r} with digest {digest[:16]}",
+                    f"restore the first model, or r1pipe run-all --run {shown(run)} --redo {other.name}",
+                )
+
+
+def _end_leftover(session: _Session, step: Step, begun: Begun) -> None:
+    """End what an earlier runner left behind on this machine: two writers must not meet."""
+    left = set(processes.marked(BEGUN, begun.id))
+    try:
+        worker = json.loads(session.run.worker_path(step).read_bytes())
+        if worker["machine"] == processes.machine() and processes.alive(worker["pid"], worker["started"]):
+            left.add(worker["pid"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        pass  # no process was recorded, or only half of one: the mark above finds it all the same
+    if ended := processes.end(left):
+        session.observer.notice(f"ended {len(ended)} process(es) that an earlier start of {step.name} had left behind")
+
+
+def _result(run: RunDir, step: Step, begun: Begun) -> dict[str, Any] | None:
+    """What the step's process handed over for this beginning; None when there is nothing whole."""
+    try:
+        result = json.loads(run.result_path(step).read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+    return result if isinstance(result, dict) and result.get("begun") == begun.id else None
+
+
+def _commit(session: _Session, step: Step, begun: Begun, result: Mapping[str, Any]) -> Manifest:
+    """Check and hash the outputs, then write the manifest: from then on the step is done."""
+    run, outputs = session.run, {}
+    for name, kind in step.writes.items():
+        path = run.output_path(step, name)
+        try:
+            check_artifact(path, kind)
+        except ArtifactError as error:
+            run.result_path(step).unlink(missing_ok=True)  # so that the next start runs the step again
+            raise StepFailed(
+                f"step {step.name} said it was done, but output {name!r} is not whole: {error.problem}",
+                how_to_go_on(run, step, begun.attempt, error.hint),
+            ) from error
+        outputs[name] = digest_artifact(path, kind)
+    manifest = Manifest(
+        step=step.name,
+        stage=step.stage,
+        makes=step.makes,
+        pipeline=begun.pipeline,
+        revision=begun.revision,
+        settings=begun.settings,
+        seed=begun.seed,
+        build=new_id(),
+        inputs=begun.inputs,
+        outputs=outputs,
+        summary=result["summary"],
+        launch=begun.launch,
+        versions=session.provenance.versions,
+        commit=session.provenance.commit,
+        host=session.provenance.host,
+        platform=session.provenance.platform,
+        device=result["device"],
+        wall_seconds=round(result["seconds"], 3),
+        attempts=begun.attempt,
+        peak_memory_bytes=result["peak_memory_bytes"],
+        peak_device_bytes=result["peak_device_bytes"],
+        started=begun.started,
+        finished=now(),
+    )
+    write_atomic(run.manifest_path(step), to_json(manifest))
+    for spent in (run.begun_path, run.result_path, run.worker_path, run.error_path, run.stop_path):
+        spent(step).unlink(missing_ok=True)  # all they said is in the manifest
+    session.observer.on_step_end(step, manifest)
+    return manifest
+
+
+def _value(value: Any) -> str:
+    """A setting in a message."""
+    text = value if isinstance(value, str) and value.startswith("(") else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 120 else f"{text[:117]}..."

@@ -1,7 +1,7 @@
 """A pipeline of tiny steps that run in real worker processes: what the runner's tests run instead of training.
 
-    numbers -> double -> total          (double runs under the toy "training" loop: it can be stopped and resumed)
-    base    -> start  -> total
+numbers -> double -> total          (double runs under the toy "training" loop: it can be stopped and resumed)
+base    -> start  -> total
 """
 
 from __future__ import annotations

@@ -1,0 +1,56 @@
+"""Writing files so that a crash leaves the old content or the new, never a mixture."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from pathlib import Path
+
+from r1pipe.errors import ArtifactError
+
+
+def write_atomic(path: Path, content: bytes, durable: bool = True) -> None:
+    """Replace a file in one go: a reader, also one after a crash, sees the old content or the new, never a mixture.
+
+    Args:
+        durable: also wait until it is on the disk (file and folder), for records that later decisions rest on.
+
+    Raises:
+        ArtifactError: there is no space left, or the file system refused.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+        if durable:
+            sync_folder(path.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise ArtifactError(
+            f"{path} could not be written: {describe_os_error(error)}", "make room or mend the disk, then r1pipe resume"
+        ) from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until a folder's entries (a rename, a removal) are on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some network file systems have no such call for folders
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def describe_os_error(error: OSError) -> str:
+    """What went wrong, in words; disk-full errors say so."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return f"no space left ({error.strerror})"
+    return error.strerror or str(error)
