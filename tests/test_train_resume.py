@@ -56,7 +56,14 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 GRPO = GrpoSettings(
-    steps=8, questions_per_step=2, group=4, minibatches=2, learning_rate=1e-2, kl=0.1, max_completion_tokens=12, refresh_reference=4
+    steps=8,
+    questions_per_step=2,
+    group=4,
+    minibatches=2,
+    learning_rate=1e-2,
+    kl=0.1,
+    max_completion_tokens=12,
+    refresh_reference=4,
 )
 
 
@@ -90,7 +97,9 @@ def test_grpo_crashed_in_any_rollout_and_resumed_ends_with_the_same_weights(
         grpo(context(tmp_path), base, crash_at=crash_at)
     grpo(context(tmp_path), base)
     assert weights_digest(tmp_path / "model") == weights_digest(unbroken / "model")
-    steps = [line["step"] for line in map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines()) if line["kind"] == "step"]
+    steps = [
+        line["step"] for line in map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines()) if line["kind"] == "step"
+    ]
     assert steps == list(range(1, 9))
 
 
@@ -158,7 +167,9 @@ def test_equal_rewards_leave_the_weights_bit_for_bit(base: Path, tmp_path: Path)
     from r1pipe.train.grpo import train_grpo
 
     settings = GRPO.model_copy(update={"kl": 0.0, "refresh_reference": 0, "steps": 4})
-    order = prompt_order(verifiable=list(range(40)), general=[], rollouts=2, questions=4, general_from=0, general_share=0.0, seed=3)
+    order = prompt_order(
+        verifiable=list(range(40)), general=[], rollouts=2, questions=4, general_from=0, general_share=0.0, seed=3
+    )
     mix = Mix((Part("same", Same(), 1.0),))
     train_grpo(context(tmp_path), settings, policy=base, problems=PROBLEMS, order=order, mix=mix, system="", what="toy")
     assert weights_digest(tmp_path / "model") == weights_digest(base)
@@ -173,7 +184,9 @@ def test_sft_stopped_after_any_step_ends_with_the_same_weights(base: Path, tmp_p
     assert (whole["steps"], whole["rows"], whole["rows_too_long"]) == (8, 20, 0)
     for _ in range(8):
         try:
-            train_sft(context(tmp_path / "broken", stop=lambda: True), settings, model=base, examples=examples, system="", what="toy")
+            train_sft(
+                context(tmp_path / "broken", stop=lambda: True), settings, model=base, examples=examples, system="", what="toy"
+            )
         except Stopped:
             continue
         break
@@ -186,7 +199,11 @@ def test_reward_models_resume_exactly_and_state_their_held_out_accuracy(base: Pa
 
     tokenizer = load_tokenizer(base)
     rows = [
-        Judged(f"q{n}", judged_ids(tokenizer, f"q{n}", "", "yes" * (1 + n % 3)), judged_ids(tokenizer, f"q{n}", "", "no" * (1 + n % 4)))
+        Judged(
+            f"q{n}",
+            judged_ids(tokenizer, f"q{n}", "", "yes" * (1 + n % 3)),
+            judged_ids(tokenizer, f"q{n}", "", "no" * (1 + n % 4)),
+        )
         for n in range(120)
     ]
     settings = RewardModelSettings(epochs=2, batch=16, learning_rate=5e-3, max_tokens=64, held_out_share=0.3)

@@ -8,6 +8,7 @@ solve is dropped with its reason, not trained on.
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections import Counter
@@ -18,7 +19,16 @@ from pydantic import Field
 
 from r1pipe.data.rows import Attempt, Problem
 from r1pipe.data.sources import NEEDED, Table, open_source
-from r1pipe.data.tables import LABEL_COLUMNS, PAIR_COLUMNS, PROBLEM_COLUMNS, TRACE_COLUMNS, content_id, problem_row, write_table
+from r1pipe.data.tables import (
+    LABEL_COLUMNS,
+    PAIR_COLUMNS,
+    PROBLEM_COLUMNS,
+    TRACE_COLUMNS,
+    content_id,
+    problem_of,
+    problem_row,
+    write_table,
+)
 from r1pipe.errors import DataError
 from r1pipe.rewards import Accuracy
 from r1pipe.stage import StepConfig, StepContext
@@ -124,12 +134,16 @@ def normalised(raw: dict[str, Any], table: Table, fields: dict[str, str]) -> dic
                 row[name] = str(value)
             else:
                 raise DataError(f"{where}: column {name!r} must be text, not {type(value).__name__}: {value!r}")
-    defaults = Problem(id="", question=row["question"])
-    problem = problem_row(Problem(**{
-        name: row.get(name) if row.get(name) not in (None, "") else getattr(defaults, name)
-        for name in PROBLEM_COLUMNS
-        if name != "id"
-    }, id=content_id(row["question"], str(row.get("answer", "")))))  # fmt: skip
+    problem = problem_row(Problem(id=content_id(row["question"], str(row.get("answer", ""))), question=row["question"]))
+    for name in PROBLEM_COLUMNS:
+        value = row.get(name)
+        if name in ("id", "check") or value is None or value == "":
+            continue
+        if not isinstance(value, str):
+            raise DataError(f"{where}: column {name!r} must be text, not {type(value).__name__}: {value!r}")
+        problem[name] = value
+    if check := row.get("check"):
+        problem["check"] = check if isinstance(check, str) else json.dumps(check, ensure_ascii=False, sort_keys=True)
     if table in ("traces", "general-traces"):
         return {**problem, "thinking": row["thinking"], "summary": row["summary"], "origin": row.get("source") or "given"}
     extra = {name: row[name] for name in NEEDED[table] if name not in problem}
@@ -156,8 +170,6 @@ def word_windows(key: str) -> Iterator[str]:
 
 def gold_fault(row: dict[str, Any], checker: Accuracy) -> str:
     """Why a gold answer cannot be used; empty when it scores right against itself."""
-    from r1pipe.data.tables import problem_of
-
     problem = problem_of(row)
     if problem.checker in ("none", "code"):
         return ""

@@ -1,0 +1,72 @@
+"""The main job, several seeds: wall time, peak memory, and the checkpoint table; how much of it is orchestration.
+
+    python benchmarks/nano_run.py --seeds 1 2 3
+
+Goals: at most 15 minutes on two idle cores, at most 4 GB, no network; pass@1 of R1 at least 0.75 and three times the base's, format and
+language consistency at least 0.97 at Dev2 and R1. Orchestration (the time of the run that no step's own process spent, beyond its
+start and its imports) under 5%. Where the system allows it (`unshare`), the run has no network interface at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from common import manifests, run, save
+
+IMPORTS = "import torch, transformers, trl"
+
+
+def import_seconds() -> float:
+    """What importing torch, transformers and trl's trainers costs one process here."""
+    begun = time.monotonic()
+    subprocess.run(
+        [sys.executable, "-c", "from trl import GRPOTrainer, SFTTrainer, RewardTrainer"], check=True, capture_output=True
+    )
+    return time.monotonic() - begun
+
+
+def main() -> None:
+    """Run, print, save."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--keep", type=Path, help="folder to keep the runs in")
+    arguments = parser.parse_args()
+    folder = arguments.keep or Path(tempfile.mkdtemp(prefix="r1pipe-nano-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    results: list[dict[str, Any]] = []
+    for seed in arguments.seeds:
+        name = f"seed-{seed}"
+        imports = import_seconds()
+        wall, peak, _ = run(["run-all", "--run", name, "--set", f"seed={seed}"], folder)
+        run_folder = folder / "runs" / name
+        steps = manifests(run_folder)
+        again, _, _ = run(["run-all", "--run", name], folder)
+        table = json.loads((run_folder / "5-evaluate" / "results.json").read_text())["checkpoints"]
+        inside = sum(step["wall_seconds"] for step in steps.values())
+        result = {
+            "seed": seed, "wall_seconds": round(wall, 1), "peak_bytes": peak, "second_run_all_seconds": round(again, 2),
+            "import_seconds": round(imports, 1), "step_seconds": {name: round(step["wall_seconds"], 1) for name, step in steps.items()},
+            "outside_steps_share": round((wall - inside) / wall, 4), "table": table,
+        }  # fmt: skip
+        results.append(result)
+        print(f"seed {seed}: {wall / 60:.1f} min, peak {peak / 1e9:.2f} GB, outside steps {result['outside_steps_share']:.1%}")
+        for checkpoint, row in table.items():
+            low, high = row["pass_at_1_interval"]
+            print(
+                f"  {checkpoint:5} pass@1 {row['pass_at_1']:.3f} [{low:.3f}, {high:.3f}] format {row['format']:.3f} language {row['language']:.3f}"
+            )
+        save("nano_run", {"runs": results})
+    if arguments.keep is None:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""Tables, prompt order, and the preparation of rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from r1pipe.data.rows import Attempt, Problem, Score
+from r1pipe.data.schedule import prompt_order
+from r1pipe.data.tables import (
+    ATTEMPT_COLUMNS,
+    PROBLEM_COLUMNS,
+    attempt_of,
+    attempt_row,
+    problem_row,
+    read_problems,
+    read_table,
+    scores_of,
+    write_part,
+    write_table,
+)
+from r1pipe.errors import ArtifactError, DataError
+from r1pipe.stages import prepare
+
+
+def test_answers_keep_their_text_through_a_table(tmp_path: Path) -> None:
+    answers = ["007", "2024-01-02", "null", "1e5", "3.50", "true", "", "∅"]
+    problems = [
+        Problem(id=str(n), question="q", answer=answer, check={"options": ["1", "007"]}) for n, answer in enumerate(answers)
+    ]
+    write_table(tmp_path, map(problem_row, problems), PROBLEM_COLUMNS, rows_per_part=3)
+    assert read_problems(tmp_path) == problems
+    assert len(list(tmp_path.glob("part-*.parquet"))) == 3
+
+
+def test_an_attempt_keeps_its_scores_and_notes(tmp_path: Path) -> None:
+    attempt = Attempt(Problem(id="1", question="q"), "text\u2028more", "<think>\n", "length", 7)
+    parts = {"accuracy": Score(None, "no gold"), "format": Score(1.0, ""), "preference": None}
+    write_part(tmp_path, 0, [attempt_row(attempt, 2, parts, None, "unjudged")], ATTEMPT_COLUMNS)
+    row = next(read_table(tmp_path))
+    assert attempt_of(row) == attempt
+    assert scores_of(row) == parts
+    assert (row["total"], row["verdict"], row["sample"]) == (None, "unjudged", 2)
+
+
+def test_a_torn_part_is_named(tmp_path: Path) -> None:
+    path = write_part(tmp_path / "attempts", 0, [problem_row(Problem(id="1", question="q"))], PROBLEM_COLUMNS)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(ArtifactError, match=r"attempts/part-00000\.parquet cannot be read"):
+        list(read_table(tmp_path / "attempts"))
+
+
+def test_a_row_with_another_column_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="other columns than its table: extra"):
+        write_part(tmp_path, 0, [{**problem_row(Problem(id="1", question="q")), "extra": 1}], PROBLEM_COLUMNS)
+
+
+def test_the_prompt_order_goes_through_every_problem_before_it_repeats_one() -> None:
+    order = prompt_order(
+        verifiable=list(range(10)), general=[], rollouts=4, questions=5, general_from=0, general_share=0.0, seed=1
+    )
+    first, second = order.rollouts[0] + order.rollouts[1], order.rollouts[2] + order.rollouts[3]
+    assert sorted(first) == sorted(second) == list(range(10))
+    assert first != second
+    assert order.epochs == 2.0
+
+
+def test_general_prompts_join_at_their_rollout_in_their_share() -> None:
+    order = prompt_order(
+        verifiable=list(range(100)),
+        general=list(range(100, 120)),
+        rollouts=6,
+        questions=10,
+        general_from=4,
+        general_share=0.3,
+        seed=1,
+    )
+    assert [sum(row >= 100 for row in rollout) for rollout in order.rollouts] == [0, 0, 0, 0, 3, 3]
+
+
+def test_the_prompt_order_depends_on_the_seed_alone() -> None:
+    arguments: dict[str, Any] = {
+        "verifiable": list(range(30)), "general": [], "rollouts": 3, "questions": 7, "general_from": 0, "general_share": 0.0,
+    }  # fmt: skip
+    assert prompt_order(**arguments, seed=1) == prompt_order(**arguments, seed=1)
+    assert prompt_order(**arguments, seed=1) != prompt_order(**arguments, seed=2)
+
+
+def prepare_config(folder: Path, **changes: Any) -> prepare.Config:
+    rows = {
+        "problems": [{"question": f"What is {n} + {n}?", "answer": str(2 * n)} for n in range(1, 9)],
+        "evaluation": [{"question": "What is 3 + 3?", "answer": "6"}, {"question": "what is  4 + 4 ?", "answer": "8"}],
+        "general": [{"question": "Hello", "kind": "helpfulness", "checker": "none"}],
+        "general_evaluation": [{"question": "Good day", "kind": "helpfulness", "checker": "none"}],
+        "traces": [{"question": "What is 9 + 1?", "thinking": "9 and 1", "summary": "\\boxed{10}"}],
+        "general_traces": [{"question": "Hi", "response": "<think>\nA greeting.\n</think>\n\nHello!"}],
+        "pairs": [{"question": "Hi", "chosen": "Hello!", "rejected": "no"}],
+        "labels": [{"question": "Hi", "response": "Hello!", "safe": 1}],
+    }
+    rows.update(changes)
+    folder.mkdir(exist_ok=True)
+    specs = {}
+    for name, several in rows.items():
+        path = folder / f"{name}.jsonl"
+        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in several))
+        specs[name] = prepare.SourceSpec(source=str(path))
+    return prepare.Config(**specs)
+
+
+def run_prepare(tmp_path: Path, **changes: Any) -> dict[str, Any]:
+    config = prepare_config(tmp_path / "in", **changes)
+    context = SimpleNamespace(config=config, seed=1, output=lambda name: tmp_path / "out" / name)
+    return prepare.run(context)["tables"]  # type: ignore[arg-type]
+
+
+def test_prepare_drops_what_overlaps_an_evaluation_question_and_counts_it(tmp_path: Path) -> None:
+    tables = run_prepare(tmp_path)
+    assert tables["problems"]["rows"] == 6
+    assert tables["problems"]["dropped"] == {"overlaps an evaluation question": 2}
+    questions = {problem.question for problem in read_problems(tmp_path / "out" / "problems")}
+    assert questions == {f"What is {n} + {n}?" for n in (1, 2, 5, 6, 7, 8)}
+
+
+def test_prepare_takes_a_response_apart(tmp_path: Path) -> None:
+    run_prepare(tmp_path)
+    row = next(read_table(tmp_path / "out" / "general_traces"))
+    assert (row["thinking"], row["summary"]) == ("A greeting.", "Hello!")
+
+
+def test_prepare_names_file_line_and_column_of_a_bad_row(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"problems\.jsonl line 2: column 'answer' is missing or empty; the row has") as caught:
+        run_prepare(tmp_path, problems=[{"question": "a", "answer": "1"}, {"question": "b", "gold": "1"}])
+    assert "fields" in caught.value.hint
+
+
+def test_prepare_drops_exact_duplicates_and_gold_answers_that_cannot_be_judged(tmp_path: Path) -> None:
+    rows = [{"question": "one?", "answer": "1"}, {"question": "one?", "answer": "1"}, {"question": "two?", "answer": ""}]
+    tables = run_prepare(tmp_path, problems=rows)
+    assert tables["problems"]["rows"] == 1
+    assert tables["problems"]["dropped"]["exact duplicate"] == 1
+    assert sum(count for reason, count in tables["problems"]["dropped"].items() if reason.startswith("gold answer")) == 1
+
+
+def test_prepare_stops_when_a_table_ends_up_empty(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no rows are left for problems"):
+        run_prepare(tmp_path, problems=[])
+
+
+def test_windows_of_ten_words_count_chinese_by_characters() -> None:
+    text = prepare.question_key("小明有3个苹果，吃了2个，又买了5个，现在有几个？")
+    windows = list(prepare.word_windows(text))
+    assert windows
+    assert all(len(window.split()) == 10 for window in windows)
