@@ -56,8 +56,9 @@ def main() -> None:
                 "within": seconds <= limit,
             }
         )
+        verdict = "ok" if seconds <= limit else "TOO SLOW"
         print(
-            f"r1pipe {' '.join(command):24} {seconds:.2f} s, {seconds / peer:.2f} × the imports, limit {limit:.2f} s: {'ok' if seconds <= limit else 'TOO SLOW'}"
+            f"r1pipe {' '.join(command):24} {seconds:.2f} s, {seconds / peer:.2f} × the imports, limit {limit:.2f} s: {verdict}"
         )
     save("commands", {"imports_seconds": round(peer, 3), "limit_seconds": round(limit, 3), "commands": rows})
 

@@ -2,13 +2,14 @@
 
     python benchmarks/nano_kills.py --kills 20 --against runs/nano
 
-Each kill hits, by turns, the worker alone or the whole process tree, with SIGKILL, at a moment drawn evenly over the unbroken run's time. No finished
-step may run again: every step's build id must survive all later kills.
+Each kill hits, by turns, the worker alone or the whole process tree, with SIGKILL, at a moment drawn evenly over the unbroken
+run's time. No finished step may run again: every step's build id must survive all later kills.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -62,10 +63,8 @@ def main() -> None:
                 raise RuntimeError("the last resume failed")
         else:
             # a resumed process first starts again and repeats what lay after its checkpoint; give it that time on top
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=max(gap, 1.0) + (12 if number else 0))
-            except subprocess.TimeoutExpired:
-                pass
             victims = tree(process.pid)
             whole = number % 2 == 1
             for victim in victims if not whole else [psutil.Process(process.pid), *victims]:

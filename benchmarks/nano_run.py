@@ -2,9 +2,8 @@
 
     python benchmarks/nano_run.py --seeds 1 2 3
 
-Goals: at most 15 minutes on two idle cores, at most 4 GB, no network; pass@1 of R1 at least 0.75 and three times the base's, format and
-language consistency at least 0.97 at Dev2 and R1. Orchestration (the time of the run that no step's own process spent, beyond its
-start and its imports) under 5%. Where the system allows it (`unshare`), the run has no network interface at all.
+Goals: at most 15 minutes on two idle cores, at most 4 GB; pass@1 of R1 at least 0.75 and three times the base's, format and language
+consistency at least 0.97 at Dev2 and R1. Orchestration, which is the time of the run that no step's own process spent, under 5%.
 """
 
 from __future__ import annotations
@@ -51,18 +50,18 @@ def main() -> None:
         again, _, _ = run(["run-all", "--run", name], folder)
         table = json.loads((run_folder / "5-evaluate" / "results.json").read_text())["checkpoints"]
         inside = sum(step["wall_seconds"] for step in steps.values())
-        result = {
+        result: dict[str, Any] = {
             "seed": seed, "wall_seconds": round(wall, 1), "peak_bytes": peak, "second_run_all_seconds": round(again, 2),
-            "import_seconds": round(imports, 1), "step_seconds": {name: round(step["wall_seconds"], 1) for name, step in steps.items()},
+            "import_seconds": round(imports, 1), 
+            "step_seconds": {name: round(step["wall_seconds"], 1) for name, step in steps.items()},
             "outside_steps_share": round((wall - inside) / wall, 4), "table": table,
         }  # fmt: skip
         results.append(result)
         print(f"seed {seed}: {wall / 60:.1f} min, peak {peak / 1e9:.2f} GB, outside steps {result['outside_steps_share']:.1%}")
         for checkpoint, row in table.items():
             low, high = row["pass_at_1_interval"]
-            print(
-                f"  {checkpoint:5} pass@1 {row['pass_at_1']:.3f} [{low:.3f}, {high:.3f}] format {row['format']:.3f} language {row['language']:.3f}"
-            )
+            rules = f"format {row['format']:.3f} language {row['language']:.3f}"
+            print(f"  {checkpoint:5} pass@1 {row['pass_at_1']:.3f} [{low:.3f}, {high:.3f}] {rules}")
         save("nano_run", {"runs": results})
     if arguments.keep is None:
         shutil.rmtree(folder)
