@@ -8,6 +8,7 @@ import signal
 from typing import Any
 
 from r1pipe.errors import StepFailed, Stopped
+from r1pipe.files import DISK_FULL_EXIT
 from r1pipe.launch import Ended, last_lines
 from r1pipe.manifest import Begun
 from r1pipe.rundir import RunDir, runs_root
@@ -28,8 +29,6 @@ def failure(run: RunDir, step: Step, begun: Begun, ended: Ended) -> StepFailed |
         said = [] if ours else said
         if "OutOfMemory" in name or name == "MemoryError":
             advice = f'a smaller micro_batch under [launch.steps."{step.name}"] needs less memory and changes nothing else'
-        if error.get("disk_full"):
-            advice = f"make room on the disk that holds {run.root}"
     elif ended.code < 0:
         name = signal.Signals(-ended.code).name if -ended.code in signal.valid_signals() else f"signal {-ended.code}"
         problem = f"step {step.name} was killed by {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"
@@ -37,6 +36,9 @@ def failure(run: RunDir, step: Step, begun: Begun, ended: Ended) -> StepFailed |
         problem = f"the process of step {step.name} ended without handing over a result"
     else:
         problem = f"the process of step {step.name} ended with exit code {ended.code}"
+    if ended.code == DISK_FULL_EXIT:
+        problem = problem if error else f"step {step.name} failed: there is no space left on the disk"
+        advice = f"make room on the disk that holds {run.root}"
     if said:
         problem += "\nlast lines of its log:\n" + "\n".join(f"  {line}" for line in said)
     return StepFailed(problem, how_to_go_on(run, step, begun.attempt, advice))

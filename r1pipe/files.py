@@ -9,6 +9,9 @@ from pathlib import Path
 
 from r1pipe.errors import ArtifactError
 
+DISK_FULL_EXIT = 74
+"""Exit code of a step's process that found the disk full, when it may not even be able to write down why."""
+
 
 def write_atomic(path: Path, content: bytes, durable: bool = True) -> None:
     """Replace a file in one go: a reader, also one after a crash, sees the old content or the new, never a mixture.
@@ -49,8 +52,15 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def is_disk_full(error: BaseException) -> bool:
+    """Whether an error, or the one that caused it, says that there is no space left (or no quota, or that a file is too big)."""
+    cause = error.__cause__
+    number = error.errno if isinstance(error, OSError) else None
+    return number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or (cause is not None and is_disk_full(cause))
+
+
 def describe_os_error(error: OSError) -> str:
     """What went wrong, in words; disk-full errors say so."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    if is_disk_full(error):
         return f"no space left ({error.strerror})"
     return error.strerror or str(error)

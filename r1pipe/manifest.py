@@ -39,7 +39,7 @@ Change = tuple[str, Any, Any]
 class Record(BaseModel):
     """Base of what is stored: frozen; keys added by later versions are ignored on reading."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 class FileRecord(Record):

@@ -49,7 +49,7 @@ class BaseModelSection(StepConfig):
 class Launch(BaseModel):
     """`[launch]`: where and how a step runs. Nothing here changes what is made."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     processes: PositiveInt = 1
     """Training processes on this machine; more than one are started by `accelerate launch`."""
@@ -211,7 +211,7 @@ def _check(text: str, where: str, pipeline: Pipeline, origins: Mapping[KeyPath, 
     models |= {(name,): model for name, model in pipeline.shared.items()}
     models |= {section_of(step): step.config for step in pipeline.steps}
     elsewhere = {key: f"[{dotted(path)}]" for path, model in models.items() for key in model.model_fields}
-    elsewhere |= {key: "[launch]" for key in Launch.model_fields}
+    elsewhere |= dict.fromkeys(Launch.model_fields, "[launch]")
     read: dict[tuple[str, ...], Any] = {}
     for path, model in models.items():
         raw: Any = data

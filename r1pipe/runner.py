@@ -16,11 +16,12 @@ from r1pipe import processes
 from r1pipe.artifact import check_artifact, digest_artifact
 from r1pipe.errors import ArtifactError, StateError, StepFailed, Stopped
 from r1pipe.failures import failure, how_to_go_on, shown
+from r1pipe.files import describe_os_error
 from r1pipe.fork import check_outputs, create_run, discard, empty_trash, fork, tidy, verify
 from r1pipe.graph import Pipeline, reads_base
 from r1pipe.launch import BASE, BEGUN, LOADER, LOCK, PIPELINE, RUNNER, StopRequest, run_process
 from r1pipe.lock import hold
-from r1pipe.manifest import Begun, InputRecord, Manifest, new_id, read_begun, read_manifest, to_json, write_atomic
+from r1pipe.manifest import Begun, InputRecord, Manifest, new_id, read_manifest, to_json, write_atomic
 from r1pipe.observer import Observer
 from r1pipe.provenance import Provenance, now
 from r1pipe.recipe import Recipe
@@ -96,7 +97,14 @@ def execute(
                 continue
             if wish.count:
                 raise Stopped(f"stopped before step {step.name}", f"r1pipe resume {shown(run)}")
-            manifest = _run_step(session, place, plans)
+            try:
+                manifest = _run_step(session, place, plans)
+            except OSError as error:
+                if not error.filename:
+                    raise
+                raise ArtifactError(
+                    f"{error.filename}: {describe_os_error(error)}", f"then r1pipe resume {shown(run)}"
+                ) from error
             finished.append(manifest)
             plans[step.name] = StepPlan(step, "done", "finished now", (), manifest)
     return finished
@@ -150,7 +158,7 @@ def _run_step(session: _Session, place: StepPlan, plans: Mapping[str, StepPlan])
     folder = run.step_dir(step)
     folder.mkdir(parents=True, exist_ok=True)
     tidy(folder)
-    earlier = read_begun(run.begun_path(step))
+    earlier = place.begun
     if earlier is not None:
         _end_leftover(session, step, earlier)
     same = place.state == "partial"

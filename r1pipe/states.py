@@ -34,7 +34,7 @@ class StepPlan:
         why: one line for people.
         changes: the settings that differ, for `changed`.
         manifest: the record, when there is a readable one.
-        begun: what it was begun with, when it was begun and is not done.
+        begun: what it was last begun with, when it was begun and is not done.
     """
 
     step: Step
@@ -132,7 +132,7 @@ def state_of(
     if not found.differs:
         return StepPlan(step, "partial", f"stopped in attempt {begun.attempt}; goes on where it stopped", begun=begun)
     if not made:
-        return StepPlan(step, "todo", _waits(step, before))  # begun, but nothing was made: nothing to lose, nothing to mix
+        return StepPlan(step, "todo", _waits(step, before), begun=begun)  # nothing was made: nothing to lose or to mix
     if found.changes:
         return StepPlan(step, "changed", "it was begun with other settings", tuple(found.changes), begun=begun)
     return StepPlan(step, "stale", found.stale, begun=begun)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import errno
 import importlib
 import os
 import platform
@@ -27,6 +26,7 @@ from typing import Any
 from r1pipe import processes
 from r1pipe.artifact import sync_artifact
 from r1pipe.errors import ArtifactError, R1PipeError, StateError, Stopped
+from r1pipe.files import DISK_FULL_EXIT, is_disk_full
 from r1pipe.graph import Pipeline, section_of
 from r1pipe.launch import BASE, LOADER, LOCK, PIPELINE, RUNNER
 from r1pipe.lock import read_lock
@@ -38,15 +38,13 @@ from r1pipe.stage import Step, StepContext
 
 DEFAULT_LOADER = "r1pipe.pipeline:load"
 
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
 WATCH_SECONDS = 0.25
 EXIT_SECONDS = 30.0
 """So long may the interpreter take to shut down once the result is written."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one step; the exit code is 0 (done), 1 (failed; see error.json) or 75 (stopped at a safe point)."""
+    """Run one step; the exit code is 0 (done), 1 (failed; see error.json), 74 (the disk is full) or 75 (stopped)."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: stop.set())  # only a flag: nothing is interrupted in its middle
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -106,9 +104,10 @@ def _run(run: RunDir, pipeline: Pipeline, step: Step, begun: Begun, stop: thread
         _hand_over_error(run, step, begun, stopped)  # a launcher may turn our exit code into its own
         return Stopped.exit_code
     except BaseException as error:  # also SystemExit: a step that leaves has not finished
-        traceback.print_exc()
+        with contextlib.suppress(OSError):  # the log may be on the disk that is full
+            traceback.print_exc()
         _hand_over_error(run, step, begun, error)
-        return 1
+        return DISK_FULL_EXIT if is_disk_full(error) else 1
 
 
 def _context(run: RunDir, pipeline: Pipeline, step: Step, begun: Begun, stop: threading.Event) -> StepContext:
@@ -137,7 +136,6 @@ def _hand_over_error(run: RunDir, step: Step, begun: Begun, error: BaseException
         "problem": error.problem if isinstance(error, R1PipeError) else str(error),
         "hint": error.hint if isinstance(error, R1PipeError) else "",
         "traceback": "" if ours else "".join(traceback.format_exception(error)),
-        "disk_full": getattr(error, "errno", None) in DISK_FULL,
         "rank": os.environ.get("RANK", "0"),
     }
     path = run.error_path(step)
@@ -147,7 +145,8 @@ def _hand_over_error(run: RunDir, step: Step, begun: Begun, error: BaseException
         with contextlib.suppress(FileExistsError):
             os.link(prepared, path)
     except (ArtifactError, OSError) as unwritten:
-        print(f"error.json could not be written: {unwritten}", flush=True)  # the log, which the runner shows, has the traceback
+        with contextlib.suppress(OSError):
+            print(f"error.json could not be written: {unwritten}", flush=True)  # the log, which the runner shows, has the rest
     finally:
         prepared.unlink(missing_ok=True)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import time
 from pathlib import Path
@@ -81,7 +82,7 @@ def double(context: StepContext) -> dict[str, Any]:
         for step in range(state["step"] + 1, config.steps + 1):
             if context.stop_requested():
                 raise Stopped(f"stopped after step {step - 1} of {config.steps}")
-            fail(config.fail, step)
+            fail(config.fail, step, context.folder)
             time.sleep(config.pause)
             state = {"step": step, "sum": state["sum"] + config.factor * values[step % len(values)] * step}
             metrics.write({"step": step, "sum": state["sum"]})
@@ -89,11 +90,12 @@ def double(context: StepContext) -> dict[str, Any]:
             write_progress(context.folder / PROGRESS, {"done": step, "total": config.steps})
     folder = context.output("model")
     folder.mkdir(exist_ok=True)
-    (folder / "sum.txt").write_text(str(state["sum"]))
+    if config.fail != "lies":
+        (folder / "sum.txt").write_text(str(state["sum"]))
     return {"sum": state["sum"], "system": context.shared["chat"].system}
 
 
-def fail(how: str, step: int) -> None:
+def fail(how: str, step: int, folder: Path) -> None:
     """Go wrong in the way that the recipe asks for, at step 3."""
     if step != 3 or not how:
         return
@@ -109,11 +111,8 @@ def fail(how: str, step: int) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(600)
     if how == "full":
-        import resource
-
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-        Path("big.bin").name  # noqa: B018
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
+        (folder / "big").write_bytes(b"x" * 100_000)
 
 
 def start(context: StepContext) -> dict[str, Any]:
@@ -159,6 +158,9 @@ TOY = Pipeline(
 )
 
 
+SHORT = Pipeline(name="short", steps=(TOY.steps[0], TOY.steps[2]), shared={"chat": Chat})
+
+
 def load(name: str) -> Pipeline:
     """What a worker process calls to find its pipeline."""
-    return {"toy": TOY}[name]
+    return {"toy": TOY, "short": SHORT}[name]
