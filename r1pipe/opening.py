@@ -18,7 +18,7 @@ from pathlib import Path
 from r1pipe.errors import RecipeError, StateError
 from r1pipe.graph import Pipeline
 from r1pipe.recipe import Recipe, apply_sets, load_recipe, pipeline_name
-from r1pipe.rundir import RunDir, find_run, runs_root
+from r1pipe.rundir import RunDir, find_run, list_runs, runs_root
 
 PIPELINES_VARIABLE = "R1PIPE_PIPELINES"
 """Environment variable that names a function of the user's own, "module:function", which gives a pipeline by name."""
@@ -139,8 +139,7 @@ def open_or_begin(recipe: str | None, run: str | None, sets: Sequence[str]) -> O
     """
     text, where = recipe_text(recipe or DEFAULT_RECIPE)
     if run is None:
-        named = tomllib_name(text, where) or Path(where).stem
-        run = named
+        run = _name_in(text, where) or Path(where).stem
     root = _existing(run)
     if root is None:
         pipeline, checked = load(text, where, sets)
@@ -155,7 +154,23 @@ def open_or_begin(recipe: str | None, run: str | None, sets: Sequence[str]) -> O
     return Opened(root, pipeline, now, edits=tuple(_differences(stored, now.text)))
 
 
-def tomllib_name(text: str, where: str) -> str:
+def open_for_plan(recipe: str | None, run: str | None, sets: Sequence[str]) -> Opened:
+    """What `plan` means: as `open_or_begin`; without a name the run worked on last, when there is one. Writes nothing."""
+    if recipe is None and run is None and (known := list_runs()):
+        run = known[0].name
+    return open_or_begin(recipe, run, sets)
+
+
+def open_with_sets(name: str | None, sets: Sequence[str]) -> Opened:
+    """An existing run, with `--set` applied to its recipe (not written yet).
+
+    Raises:
+        StateError: there is none.
+    """
+    return open_or_begin(None, os.fspath(find_run(name).root), sets)
+
+
+def _name_in(text: str, where: str) -> str:
     """The `name` of a recipe that is not checked yet; empty when it has none."""
     try:
         name = tomllib.loads(text).get("name", "")

@@ -1,0 +1,160 @@
+"""Everything that can be known to be wrong before a model is loaded: of a recipe, and of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from r1pipe.artifact import check_model, digest_base
+from r1pipe.data.chat import CLOSE, OPEN
+from r1pipe.engines.base import ENGINES
+from r1pipe.errors import ArtifactError, R1PipeError, RecipeError
+from r1pipe.graph import Pipeline
+from r1pipe.lock import describe_lock, is_live
+from r1pipe.machine import Fact
+from r1pipe.opening import DEFAULT_RECIPE, Opened, open_recipe, open_run
+from r1pipe.recipe import Recipe
+from r1pipe.rewards import Mix
+from r1pipe.rundir import list_runs
+from r1pipe.runner import plan, verify
+from r1pipe.stages.prepare import Config as PrepareConfig
+from r1pipe.stages.prepare import normalised
+from r1pipe.stages.sections import RewardsSection, SamplingSection
+from r1pipe.views.amounts import amounts
+
+
+def check_named(what: str | None, contents: bool) -> Iterator[Fact]:
+    """Every check of a recipe (by name or file) or a run (by name or path; None: the one worked on last, else "nano").
+
+    Raises:
+        RecipeError: the recipe's own keys and values are not right. StateError, RecipeError: there is no such thing.
+    """
+    runs = {run.name for run in list_runs()}
+    named = what or (DEFAULT_RECIPE if not runs else None)
+    if named is None or named in runs or (Path(named) / "recipe.toml").is_file():
+        opened = open_run(named)
+        yield from check_recipe(opened.pipeline, opened.recipe)
+        yield from check_run(opened, contents)
+    else:
+        yield from check_recipe(*open_recipe(named))
+
+
+def check_recipe(pipeline: Pipeline, recipe: Recipe) -> Iterator[Fact]:
+    """Every check of every stage that needs no weights. The recipe itself has passed its own checks already."""
+    yield Fact("recipe", "recipe", f"every key and value of {len(pipeline.steps)} steps is right")
+    if pipeline.reads_base():
+        yield _fact("recipe", "base model", lambda: _base(pipeline, recipe))
+    for name, section in recipe.shared.items():
+        if isinstance(section, RewardsSection):
+            yield _fact("recipe", name, lambda section=section: _rewards(section))  # type: ignore[misc]
+    for step in pipeline.steps:
+        config = recipe.configs[step.name]
+        yield _fact("steps", step.name, lambda step=step, config=config: _step(step, config, recipe))  # type: ignore[misc]
+
+
+def check_run(opened: Opened, contents: bool) -> Iterator[Fact]:
+    """The states of a run's steps, and whether what they wrote is still what their manifests promise.
+
+    Args:
+        contents: read every byte; otherwise presence and sizes.
+    """
+    run = opened.run
+    if is_live(run.lock_path):
+        yield Fact("run", "lock", f"being worked on: {describe_lock(run.lock_path)}")
+    for place in plan(run, opened.pipeline, opened.recipe):
+        blocked = place.state in ("changed", "stale")
+        hint = f"r1pipe plan --run {run.name}" if blocked else ""
+        yield Fact("run", place.step.name, f"{place.state}: {place.why}", "missing" if blocked else "ok", hint=hint)
+    problems = verify(run, opened.pipeline, contents)
+    how = "by content" if contents else "by size; --contents reads every byte"
+    if not problems:
+        yield Fact("run", "files", f"all outputs of finished steps are as their manifests say ({how})")
+    for problem in problems:
+        yield Fact("run", "files", problem, "missing", hint=f"r1pipe run-all --run {run.name} --redo STEP")
+
+
+def _fact(group: str, name: str, check: Callable[[], str]) -> Fact:
+    """A check's outcome: what it returns, or what it raises."""
+    try:
+        return Fact(group, name, check())
+    except R1PipeError as error:
+        return Fact(group, name, error.problem, "missing", hint=error.hint)
+    except ValueError as error:
+        return Fact(group, name, str(error), "missing", hint="change the recipe")
+
+
+def _base(pipeline: Pipeline, recipe: Recipe) -> str:
+    """Folder, weights, tokenizer, chat template, thinking tags, pinned digest."""
+    folder = pipeline.locate_base(recipe.base.model)
+    check_model(folder)
+    if special := _special_tags(folder):
+        raise ArtifactError(
+            f"{folder}/tokenizer.json has {' and '.join(special)} as special tokens, which are stripped before rewards see them",
+            "register them as ordinary tokens ('special': false)",
+        )
+    digest, pinned = digest_base(folder), recipe.base.digest.removeprefix("sha256:")
+    if pinned and not digest.startswith(pinned):
+        raise ArtifactError(
+            f"{folder} has digest {digest[:16]}, the recipe pins {pinned[:16]}",
+            "take the pinned weights, or change [base] digest",
+        )
+    return f"{recipe.base.model}, digest {digest[:12]}{', as pinned' if pinned else ''}"
+
+
+def _special_tags(folder: Path) -> list[str]:
+    """Thinking tags that the tokenizer drops on decoding."""
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        return []
+    try:
+        added = json.loads(path.read_bytes()).get("added_tokens", [])
+    except ValueError as error:
+        raise ArtifactError(f"{path} is not JSON: {error}", "copy the model again") from error
+    return [token["content"] for token in added if token.get("special") and token.get("content") in (OPEN, CLOSE)]
+
+
+def _rewards(section: RewardsSection) -> str:
+    """Every reward exists and accepts its options."""
+    mix = Mix.build(section.rules)
+    return ", ".join(f"{part.name} × {part.weight:g}" for part in mix.parts)
+
+
+def _step(step: Any, config: Any, recipe: Recipe) -> str:
+    """Sources give rows with the columns that are needed, engines exist, batches can be split."""
+    if isinstance(config, PrepareConfig):
+        return _sources(config, recipe.seed)
+    if isinstance(config, SamplingSection):
+        _engine(config.engine)
+    return "; ".join(amounts(step, config, recipe.launches[step.name])[:2]) or "nothing to check"
+
+
+def _sources(config: PrepareConfig, seed: int) -> str:
+    """The first row of every source, read as `prepare` will read it."""
+    from r1pipe.data.sources import open_source
+
+    names = []
+    for name in PrepareConfig.model_fields:
+        spec, table = getattr(config, name), name.replace("_", "-")
+        try:
+            row = next(open_source(spec.source, table, 1, seed), None)  # type: ignore[arg-type]
+        except ImportError as error:
+            raise RecipeError(f"[prepare.{name}] source {spec.source!r}: {error}", "install it, or check PYTHONPATH") from error
+        if row is None:
+            raise RecipeError(f"[prepare.{name}] source {spec.source!r} gives no rows", "check the file")
+        normalised(row, table, spec.fields)  # type: ignore[arg-type]
+        names.append(spec.source)
+    return f"the first row of each of {len(names)} tables is right ({', '.join(dict.fromkeys(names))})"
+
+
+def _engine(name: str) -> None:
+    """The engine exists; its library is not imported."""
+    module, colon, _ = ENGINES.get(name, name).partition(":")
+    if not colon:
+        near = get_close_matches(name, ENGINES, n=1)
+        raise RecipeError(f"unknown engine {name!r}; known: {', '.join(ENGINES)}", f"did you mean {near[0]!r}?" if near else "")
+    if find_spec(module) is None:
+        raise RecipeError(f"engine {name!r}: there is no module {module!r}", "install it, or check PYTHONPATH")

@@ -1,0 +1,87 @@
+"""The arithmetic of a recipe: how many rollouts, answers and tokens each step comes to, before anything starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from r1pipe.console import value
+from r1pipe.recipe import Launch
+from r1pipe.stage import Step
+from r1pipe.stages.evaluate import CHECKPOINTS
+from r1pipe.stages.evaluate import Config as EvaluateConfig
+from r1pipe.stages.mixed_rl import Config as MixedConfig
+from r1pipe.stages.mixed_rl import RewardModelsConfig
+from r1pipe.stages.prepare import Config as PrepareConfig
+from r1pipe.stages.rejection_sft import SampleConfig
+from r1pipe.train.settings import DEFAULT_MICRO_BATCH, GrpoSettings, RewardModelSettings, SftSettings, micro_batches
+
+
+def amounts(step: Step, config: Any, launch: Launch) -> list[str]:
+    """What a step comes to, one sentence each; empty for steps of another kind.
+
+    Raises:
+        ValueError: the batch cannot be split over the processes; with the arithmetic.
+    """
+    if isinstance(config, GrpoSettings):
+        return _grpo(config, launch)
+    if isinstance(config, SftSettings):
+        return [f"{config.epochs} epochs in batches of {value(config.batch)} rows{_split(config.batch, launch)}"]
+    if isinstance(config, RewardModelsConfig):
+        models = {"helpfulness": config.helpfulness, "safety": config.safety}
+        return [_reward_model(name, settings, launch) for name, settings in models.items()]
+    if isinstance(config, PrepareConfig):
+        tables = [(name, getattr(config, name)) for name in PrepareConfig.model_fields]
+        counts = (
+            f"{value(spec.count) if spec.count else 'all'} {name.replace('_', ' ')} from {spec.source}" for name, spec in tables
+        )
+        return [", ".join(counts)]
+    if isinstance(config, EvaluateConfig):
+        questions = config.problems + config.general
+        answers = questions * config.samples * len(CHECKPOINTS)
+        arithmetic = f"{len(CHECKPOINTS)} checkpoints × {value(questions)} questions × {config.samples} samples"
+        return [f"{arithmetic} = {value(answers)} answers, {_tokens(answers, config.max_tokens)}"]
+    if isinstance(config, SampleConfig):
+        if not config.problems:
+            return [f"every problem × {config.samples} samples, in shards of {value(config.problems_per_shard)} problems"]
+        answers, shards = config.problems * config.samples, -(-config.problems // config.problems_per_shard)
+        arithmetic = f"{value(config.problems)} problems × {config.samples} samples = {value(answers)} answers in {shards} shards"
+        return [f"{arithmetic}, {_tokens(answers, config.max_tokens)}"]
+    return []
+
+
+def _grpo(config: GrpoSettings, launch: Launch) -> list[str]:
+    answers = config.questions_per_rollout * config.group
+    total = answers * config.rollouts
+    steps = f"{value(config.steps)} steps = {value(config.rollouts)} rollouts × {config.minibatches} minibatches"
+    rollout = f"{value(config.questions_per_rollout)} questions × {config.group} answers = {value(answers)}"
+    lines = [
+        f"{steps}{_split(config.answers_per_step, launch)}",
+        f"{rollout} answers a rollout, {value(total)} in all, {_tokens(total, config.max_completion_tokens)}",
+    ]
+    if config.refresh_reference and config.refresh_reference < config.steps:
+        refreshes = (config.steps - 1) // config.refresh_reference
+        lines.append(f"the reference is replaced by the policy every {config.refresh_reference} steps, {refreshes} times")
+    if isinstance(config, MixedConfig):
+        share = f"{config.general_share:.0%} of the questions are general from then on"
+        lines.append(f"preference rewards join at step {config.switch_step} of {config.steps}; {share}")
+    return lines
+
+
+def _reward_model(name: str, settings: RewardModelSettings, launch: Launch) -> str:
+    held_out = f"{settings.held_out_share:.0%} of the questions held out"
+    return (
+        f"{name}: {settings.epochs} epochs in batches of {value(settings.batch)} rows, {held_out}{_split(settings.batch, launch)}"
+    )
+
+
+def _split(batch: int, launch: Launch) -> str:
+    """How a batch is gone through, when it is not in one go."""
+    rows, passes = micro_batches(batch, launch.processes, launch.micro_batch or DEFAULT_MICRO_BATCH)
+    if launch.processes == 1 and passes == 1:
+        return ""
+    processes = f"{launch.processes} processes × " if launch.processes > 1 else ""
+    return f" (a batch of {value(batch)} = {processes}{passes} passes × {rows} rows)"
+
+
+def _tokens(answers: int, most: int) -> str:
+    return f"at most {value(answers * most)} tokens"

@@ -1,0 +1,118 @@
+"""What would run and why, before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from r1pipe import console
+from r1pipe.graph import section_of
+from r1pipe.opening import Opened
+from r1pipe.rundir import free_name
+from r1pipe.runner import StepPlan
+from r1pipe.views import lineage
+from r1pipe.views.settings import changes_text, settings_of
+from r1pipe.views.status import command, step_json
+
+WOULD = {"todo": "runs", "partial": "goes on", "done": "is kept", "changed": "blocks", "stale": "blocks"}
+"""State -> what `run-all` would do with the step."""
+
+
+def plan_view(opened: Opened, plans: Sequence[StepPlan], every_setting: bool) -> RenderableType:
+    """The whole of `r1pipe plan`."""
+    run = opened.run
+    base = opened.recipe.base.model
+    what = "would be made" if not opened.exists else f"{sum(place.state == 'done' for place in plans)} of {len(plans)} steps done"
+    head = console.heading(f"run {run.name}", what, f"base {base}" if base else "no base model", f"seed {opened.recipe.seed}")
+    parts: list[RenderableType] = [head]
+    if opened.edits:
+        parts += [
+            Text(),
+            Text("--set would change the run's recipe", style="bold"),
+            Padding(changes_text(opened.edits), (0, 0, 0, 2)),
+        ]
+    parts.append(Text())
+    for place in plans:
+        parts.append(_step(opened, place, every_setting))
+    parts += [Text(), Padding(lineage.picture(opened.pipeline, plans), (0, 0, 0, 2)), Text(), *_ending(opened, plans)]
+    return Group(*parts)
+
+
+def _step(opened: Opened, place: StepPlan, every_setting: bool) -> RenderableType:
+    from r1pipe.views.amounts import amounts
+
+    step = place.step
+    title = Text.assemble(console.mark(place.state), " ", (step.name, "bold"))
+    if step.makes:
+        title.append(f" → {step.makes}", style="cyan")
+    blocks = place.state in ("changed", "stale")
+    title.append(f"  {WOULD[place.state]}", style="bold red" if blocks else "green" if place.state == "done" else "yellow")
+    title.append(": ", style="dim").append_text(console.plain(place.why, "dim"))
+    lines: list[RenderableType] = []
+    if place.changes:
+        lines.append(changes_text(place.changes))
+    if place.state != "done" or every_setting:
+        lines += [Text(line) for line in amounts(step, opened.recipe.configs[step.name], opened.recipe.launches[step.name])]
+        shown = settings_of(opened, step, every_setting)
+        if shown:
+            lines.append(console.plain("   ".join(f"{key} {console.value(found)}" for key, found in shown.items()), "dim"))
+    return Group(title, Padding(Group(*lines), (0, 0, 0, 4))) if lines else title
+
+
+def blocked_lines(opened: Opened, plans: Sequence[StepPlan]) -> list[RenderableType]:
+    """What to type when finished or begun steps do not fit the recipe any more; empty when all do."""
+    name = opened.run.name
+    blocked = [place.step for place in plans if place.state in ("changed", "stale")]
+    if not blocked:
+        return []
+    below = {step.name for step in opened.pipeline.readers(*(step.name for step in blocked))}
+    roots = [step.name for step in blocked if step.name not in below] or [blocked[0].name]
+    redo = " ".join(f"--redo {root}" for root in roots)
+    copy = free_name(name, opened.run.root.parent)
+    names = ", ".join(step.name for step in blocked)
+    return [
+        Text(
+            f"nothing would start: {names} {'does' if len(blocked) == 1 else 'do'} not fit the recipe any more", style="bold red"
+        ),
+        command(f"r1pipe run-all --run {name} {redo}", "discards what was made and makes it anew"),
+        command(f"r1pipe fork {name} {copy} --before {roots[0]}", "keeps both runs"),
+    ]
+
+
+def _ending(opened: Opened, plans: Sequence[StepPlan]) -> list[RenderableType]:
+    """What to type, by what blocks or what is left."""
+    name = opened.run.name
+    if blocked := blocked_lines(opened, plans):
+        return blocked
+    left = [place for place in plans if place.state != "done"]
+    if not left:
+        return [Text("every step is done: nothing would run"), command(f"r1pipe inspect --run {name}", "shows what came of it")]
+    if opened.exists and not opened.edits:
+        return [Text(f"{len(left)} steps would run; nothing has started"), command(f"r1pipe resume {name}", "goes on")]
+    return [Text(f"{len(left)} steps would run; nothing has started"), command("r1pipe run-all", "with the same options, starts")]
+
+
+def plan_json(opened: Opened, plans: Sequence[StepPlan]) -> dict[str, Any]:
+    """The same for programs."""
+    from r1pipe.views.amounts import amounts
+
+    steps = []
+    for place in plans:
+        step = place.step
+        entry = step_json(opened, place) | {"would": WOULD[place.state]}
+        entry["settings"] = opened.recipe.settings(step).get(section_of(step)[0])
+        entry["launch"] = opened.recipe.launches[step.name].model_dump(mode="json")
+        entry["amounts"] = amounts(step, opened.recipe.configs[step.name], opened.recipe.launches[step.name])
+        steps.append(entry)
+    return {
+        "run": opened.run.name,
+        "exists": opened.exists,
+        "base": opened.recipe.base.model_dump(mode="json"),
+        "edits": [{"key": key, "before": before, "after": after} for key, before, after in opened.edits],
+        "steps": steps,
+        "lineage": lineage.lineage_json(opened.pipeline, plans),
+    }

@@ -1,0 +1,129 @@
+"""Where a run stands: one line a step, the lineage, who works on it, and what to type next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from r1pipe import console
+from r1pipe.lock import describe_lock, is_live
+from r1pipe.metrics import read_progress
+from r1pipe.opening import Opened
+from r1pipe.runner import StepPlan
+from r1pipe.views import lineage
+from r1pipe.views.made import made
+
+
+def status_view(opened: Opened, plans: Sequence[StepPlan]) -> RenderableType:
+    """The whole of `r1pipe status`."""
+    done = sum(place.state == "done" for place in plans)
+    seconds = sum(place.manifest.wall_seconds for place in plans if place.manifest)
+    recipe = f"recipe {opened.recipe.name}" if opened.recipe.name else "no recipe name"
+    head = console.heading(f"run {opened.run.name}", recipe, f"{done} of {len(plans)} steps done", console.duration(seconds))
+    parts: list[RenderableType] = [head, Text(), step_table(opened, plans), Text()]
+    parts.append(Padding(lineage.picture(opened.pipeline, plans), (0, 0, 0, 2)))
+    parts += [Text(), next_line(opened, plans)]
+    return Group(*parts)
+
+
+def step_table(opened: Opened, plans: Sequence[StepPlan]) -> Table:
+    """One line for each step: state, name, what it makes, time, what came of it or why it waits."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, style="cyan")
+    table.add_column(no_wrap=True, justify="right")
+    table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    working = is_live(opened.run.lock_path)
+    for place in plans:
+        state = "running" if working and place.state == "partial" else place.state
+        time = console.duration(place.manifest.wall_seconds) if place.manifest else ""
+        name = Text(place.step.name, style="bold" if state == "running" else "dim" if state == "todo" else "")
+        table.add_row(console.mark(state), name, place.step.makes, time, detail(opened, place, working))
+    return table
+
+
+def detail(opened: Opened, place: StepPlan, working: bool) -> Text:
+    """What came of a step, or why it is not done."""
+    if place.state == "done" and place.manifest is not None:
+        shared = opened.run.step_dir(place.step).is_symlink()
+        words = made(place.manifest.summary)
+        if place.manifest.attempts > 1:
+            words += f"  ({place.manifest.attempts} attempts)"
+        return console.one_line(words + ("  (shared)" if shared else ""), "dim")
+    if place.state == "partial":
+        now = read_progress(opened.run.progress_path(place.step))
+        where = f"{now.get('unit', 'step')} {now['done']:,} of {now['total']:,}" if {"done", "total"} <= now.keys() else ""
+        words = f"{where}, attempt {place.attempts}" if where else f"attempt {place.attempts}"
+        return console.one_line(
+            words if working else f"stopped at {words}" if where else place.why, "cyan" if working else "yellow"
+        )
+    style = "red" if place.state in ("changed", "stale") else "dim"
+    return console.one_line(place.why if place.state == "todo" else f"{place.state}: {place.why}", style)
+
+
+def next_line(opened: Opened, plans: Sequence[StepPlan]) -> Text:
+    """What to type next."""
+    run = opened.run
+    if is_live(run.lock_path):
+        return Text.assemble(("working  ", "bold cyan"), describe_lock(run.lock_path))
+    blocked = [place for place in plans if place.state in ("changed", "stale")]
+    if blocked:
+        return command("r1pipe plan " + _option(run.name), "says what differs and how to go on")
+    if all(place.state == "done" for place in plans):
+        return command(f"r1pipe inspect {_option(run.name)}", "shows what came of it")
+    return command(f"r1pipe resume {run.name}", "goes on")
+
+
+def command(words: str, what: str) -> Text:
+    """A command to type, and what it does."""
+    return Text.assemble(("next  ", "bold cyan"), words, ("   " + what, "dim"))
+
+
+def _option(name: str) -> str:
+    return f"--run {name}"
+
+
+def status_json(opened: Opened, plans: Sequence[StepPlan]) -> dict[str, Any]:
+    """The same for programs."""
+    working = is_live(opened.run.lock_path)
+    return {
+        "run": opened.run.name,
+        "path": str(opened.run.root),
+        "recipe": opened.recipe.name,
+        "pipeline": opened.pipeline.name,
+        "seed": opened.recipe.seed,
+        "working": describe_lock(opened.run.lock_path) if working else None,
+        "finished": all(place.state == "done" for place in plans),
+        "steps": [step_json(opened, place) for place in plans],
+        "lineage": lineage.lineage_json(opened.pipeline, plans),
+    }
+
+
+def step_json(opened: Opened, place: StepPlan) -> dict[str, Any]:
+    """One step for programs."""
+    manifest = place.manifest
+    entry: dict[str, Any] = {
+        "step": place.step.name,
+        "state": place.state,
+        "why": place.why,
+        "makes": place.step.makes,
+        "attempts": place.attempts,
+        "changes": [{"key": key, "then": then, "now": now} for key, then, now in place.changes],
+        "folder": place.step.folder,
+    }
+    if manifest is not None:
+        entry |= {
+            "build": manifest.build,
+            "finished": manifest.finished,
+            "wall_seconds": manifest.wall_seconds,
+            "summary": manifest.summary,
+        }
+    elif place.state == "partial":
+        entry["progress"] = read_progress(opened.run.progress_path(place.step))
+    return entry

@@ -1,0 +1,269 @@
+"""One step, looked into: record, settings, what it read and made, its curves, and samples of what the model wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from r1pipe import console
+from r1pipe.launch import last_lines
+from r1pipe.manifest import Manifest
+from r1pipe.metrics import read_metrics
+from r1pipe.opening import Opened
+from r1pipe.runner import StepPlan
+from r1pipe.stage import Output, Step
+from r1pipe.views.made import made
+from r1pipe.views.numbers import Series, collect, label
+from r1pipe.views.plots import plot
+from r1pipe.views.rows import row_json, rows_view
+from r1pipe.views.settings import changes_text, settings_of
+from r1pipe.views.status import detail
+from r1pipe.views.tables import Found, is_table, last_rows
+
+PLOT_WIDTH = 38
+MOST_PLOTS = 12
+UNPLOTTED = ("step_seconds", "learning_rate", "answers")
+SAMPLES = 2
+
+
+def tables_of(opened: Opened, step: Step) -> list[str]:
+    """The tables in a step's folder, promised outputs first, then what it keeps beside them (rollouts)."""
+    folder = opened.run.step_dir(step)
+    promised = [name for name, kind in step.writes.items() if kind == "table" and is_table(folder / name)]
+    if not folder.is_dir():
+        return promised
+    return promised + sorted(name for name in os.listdir(folder) if name not in step.writes and is_table(folder / name))
+
+
+def metrics_of(opened: Opened, step: Step) -> dict[str, dict[str, Series]]:
+    """The step's numbers by metrics file: "" for metrics.jsonl, "safety" for metrics-safety.jsonl."""
+    folder = opened.run.step_dir(step)
+    files = sorted(folder.glob("metrics*.jsonl")) if folder.is_dir() else []
+    return {path.stem.removeprefix("metrics").removeprefix("-"): collect(read_metrics(path)) for path in files}
+
+
+def step_view(opened: Opened, place: StepPlan, width: int) -> RenderableType:
+    """The whole of `r1pipe inspect STEP`."""
+    step, manifest = place.step, place.manifest
+    head = Text.assemble(console.mark(place.state), " ", (step.name, "bold"))
+    if step.makes:
+        head.append(f" → {step.makes}", style="cyan")
+    head.append("  ").append(place.state, style=console.MARKS[place.state][1])
+    head.append("  ").append_text(console.one_line(detail(opened, place, False).plain, "dim", 200))
+    parts: list[RenderableType] = [head]
+    if place.changes:
+        parts += _section("changed since", changes_text(place.changes))
+    if manifest is not None:
+        parts += _section("record", record(manifest))
+    parts += _section("settings", settings_grid(opened, step, width))
+    parts += _section("reads", inputs_table(opened, step, manifest))
+    parts += _section("wrote" if manifest else "writes", outputs_table(opened, step, manifest))
+    if manifest is not None and manifest.summary:
+        parts += _section("summary", summary_view(manifest.summary))
+    for name, series in metrics_of(opened, step).items():
+        plots = plots_view(series, width)
+        if plots is not None:
+            parts += _section(f"metrics {name}".strip(), plots)
+    parts += _failure(opened, place)
+    parts += _samples(opened, step, width)
+    return Group(*parts)
+
+
+def _section(title: str, body: RenderableType) -> list[RenderableType]:
+    return [Text(), Text(title, style="bold"), Padding(body, (0, 0, 0, 2))]
+
+
+def record(manifest: Manifest) -> RenderableType:
+    """When, where and with what it was made."""
+    versions = " ".join(f"{name} {found}" for name, found in manifest.versions.items() if found)
+    launch = ", ".join(
+        f"{key} {console.value(found)}" for key, found in manifest.launch.items() if found not in (None, [], {}, "")
+    )
+    memory = console.size(manifest.peak_memory_bytes) if manifest.peak_memory_bytes else ""
+    device = f"{manifest.device}, {console.size(manifest.peak_device_bytes)}" if manifest.peak_device_bytes else manifest.device
+    attempts = f"{manifest.attempts} attempt" + ("s" if manifest.attempts != 1 else "")
+    rows = (
+        ("finished", f"{manifest.finished.replace('T', ' ')}, {console.duration(manifest.wall_seconds)}, {attempts}"),
+        ("build", f"{manifest.build[:12]}  seed {manifest.seed}  revision {manifest.revision}"),
+        ("made on", f"{manifest.host}  {device}" + (f"  {memory} of memory at its peak" if memory else "")),
+        ("platform", manifest.platform),
+        ("versions", versions),
+        ("commit", manifest.commit[:12]),
+        ("launch", launch),
+    )
+    return _grid([(name, console.plain(text)) for name, text in rows if text.strip()])
+
+
+def settings_grid(opened: Opened, step: Step, width: int) -> RenderableType:
+    """All settings; those that the recipe writes down are bright, defaults dim."""
+    every, written = settings_of(opened, step, True), settings_of(opened, step, False)
+    entries = list(every.items())
+    columns = 2 if width >= 100 and len(entries) > 6 else 1
+    rows = -(-len(entries) // columns)
+    table = Table.grid(padding=(0, 3, 0, 0))
+    for _ in range(columns * 2):
+        table.add_column(overflow="fold")
+    for row in range(rows):
+        cells: list[RenderableType] = []
+        for key, found in entries[row::rows]:
+            cells += [console.plain(key, "dim"), console.plain(console.value(found), "" if key in written else "dim", 200)]
+        table.add_row(*cells)
+    return table
+
+
+def inputs_table(opened: Opened, step: Step, manifest: Manifest | None) -> RenderableType:
+    """What the step reads, from which build, with the digest that it saw."""
+    rows = []
+    for name, source in step.reads.items():
+        where = f"{source.step}/{source.name}" if isinstance(source, Output) else f"the base model {opened.recipe.base.model}"
+        record = manifest.inputs.get(name) if manifest else None
+        build = f"build {record.build[:12]}" if record and record.build else ""
+        digest = f"digest {record.digest[:12]}" if record else ""
+        rows.append((name, console.plain(where), Text(build), Text(digest, style="dim")))
+    return _grid(rows) if rows else Text("nothing", style="dim")
+
+
+def outputs_table(opened: Opened, step: Step, manifest: Manifest | None) -> RenderableType:
+    """What the step wrote: kind, files, size, digest, where it lies."""
+    rows = []
+    for name, kind in step.writes.items():
+        where = console.plain(os.fspath(opened.run.output_path(step, name)), "dim")
+        record = manifest.outputs.get(name) if manifest else None
+        if record is None:
+            rows.append((name, Text(kind), Text(), Text(), where))
+            continue
+        files = f"{len(record.files)} file" + ("s" if len(record.files) != 1 else "")
+        rows.append(
+            (name, Text(kind), Text(f"{files}, {console.size(record.size)}"), Text(record.digest[:12], style="dim"), where)
+        )
+    return _grid(rows) if rows else Text("nothing", style="dim")
+
+
+def _grid(rows: Sequence[Sequence[RenderableType]]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    for _ in range(max(map(len, rows), default=1) - 1):
+        table.add_column(overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def summary_view(summary: Any) -> RenderableType:
+    """What a step reported, as nested names and numbers; shares of a count are drawn as bars."""
+    if not isinstance(summary, dict):
+        return console.plain(console.value(summary), most=2000)
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="dim", overflow="fold", max_width=40)
+    table.add_column(overflow="fold")
+    for key, found in summary.items():
+        name = console.plain(str(key).replace("_", " "))
+        table.add_row(name, counts_view(found) if is_counts(found) else summary_view(found))
+    return table
+
+
+def is_counts(found: Any) -> bool:
+    """Whether a value maps names to whole numbers, so that bars make sense."""
+    return (
+        isinstance(found, dict) and len(found) > 1 and all(isinstance(n, int) and not isinstance(n, bool) for n in found.values())
+    )
+
+
+def counts_view(counts: dict[str, int], width: int = 24) -> Table:
+    """Counts with bars as long as their share of the largest."""
+    top = max(1, *counts.values())
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(overflow="fold", max_width=48)
+    table.add_column(justify="right")
+    table.add_column(style="cyan", no_wrap=True)
+    for name, count in counts.items():
+        table.add_row(console.plain(str(name)), console.value(count), "█" * max(round(count / top * width), 1 if count else 0))
+    return table
+
+
+def plots_view(series: dict[str, Series], width: int) -> RenderableType | None:
+    """Small plots side by side; a number that has one value only is left to the summary."""
+    chosen = [
+        (key, found) for key, found in series.items() if key not in UNPLOTTED and sum(v is not None for v in found.values) > 1
+    ]
+    if not chosen:
+        return None
+    columns = max(1, (width - 2) // (PLOT_WIDTH + 3))
+    table = Table.grid(padding=(0, 3, 1, 0))
+    plots = [plot(console.escaped(label(key)), found.steps, found.values, PLOT_WIDTH) for key, found in chosen[:MOST_PLOTS]]
+    for start in range(0, len(plots), columns):
+        table.add_row(*plots[start : start + columns])
+    return table
+
+
+def _failure(opened: Opened, place: StepPlan) -> list[RenderableType]:
+    """How the last attempt ended, for a step that is begun and not done."""
+    if place.state == "done" or not place.attempts:
+        return []
+    parts: list[RenderableType] = []
+    error = read_json(opened.run.error_path(place.step))
+    if isinstance(error, dict) and error.get("problem"):
+        parts += _section(f"attempt {place.attempts} failed", console.plain(str(error["problem"]), "red"))
+    log = opened.run.log_path(place.step, place.attempts)
+    lines = last_lines(log)
+    if lines:
+        parts += _section(f"last lines of {log}", console.plain("\n".join(lines), "dim"))
+    return parts
+
+
+def _samples(opened: Opened, step: Step, width: int) -> list[RenderableType]:
+    """A few rows of the newest part of the step's last table, and how to see more."""
+    names = tables_of(opened, step)
+    if not names:
+        return []
+    name = next((name for name in ("rollouts", "attempts") if name in names), names[0])
+    rows = last_rows(opened.run.step_dir(step) / name, SAMPLES)
+    more = "   ".join(f"r1pipe inspect {step.name}/{other}" for other in names)
+    return [
+        *_section(f"samples of {name}", rows_view(rows, width, part_unit(name))),
+        Text.assemble(("more  ", "bold cyan"), more),
+    ]
+
+
+def part_unit(table: str) -> str:
+    """What the parts of a table are called."""
+    return {"rollouts": "rollout", "attempts": "part"}.get(table, "")
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file; None when it is not there or not whole."""
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def step_inspection(opened: Opened, place: StepPlan) -> dict[str, Any]:
+    """The same for programs."""
+    step, manifest = place.step, place.manifest
+    names = tables_of(opened, step)
+    samples: list[Found] = last_rows(opened.run.step_dir(step) / names[0], SAMPLES) if names else []
+    return {
+        "step": step.name,
+        "state": place.state,
+        "why": place.why,
+        "makes": step.makes,
+        "made": made(manifest.summary) if manifest else "",
+        "changes": [{"key": key, "then": then, "now": now} for key, then, now in place.changes],
+        "settings": settings_of(opened, step, True),
+        "manifest": manifest.model_dump(mode="json") if manifest else None,
+        "artifacts": [*step.writes, *(name for name in names if name not in step.writes)],
+        "metrics": {
+            name or "metrics": {key: {"steps": found.steps, "values": found.values} for key, found in series.items()}
+            for name, series in metrics_of(opened, step).items()
+        },
+        "samples": [row_json(found) for found in samples],
+    }
