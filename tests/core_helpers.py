@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import struct
+import subprocess
+import sys
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -88,3 +91,23 @@ def make_toy(
     monkeypatch.setenv(toy_pipeline.TALLY, str(tmp_path / "tally"))
     text = f'name = "demo"\npipeline = "{pipeline.name}"\nseed = 3\n\n[base]\nmodel = "base"  # a folder here\n'
     return Toy(create_run("demo", apply_sets(text, sets, pipeline)), pipeline, tmp_path / "tally")
+
+
+def drive(pipeline: str, *arguments: str) -> subprocess.Popen[str]:
+    """Start a runner in a process (and process group) of its own, in the current folder; see core_driver.py."""
+    driver = Path(__file__).parent / "core_driver.py"
+    return subprocess.Popen(
+        [sys.executable, str(driver), pipeline, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.01)

@@ -60,7 +60,7 @@ def test_a_manifest_records_what_was_made_from_what(finished: Toy) -> None:
         "seed": 3,
         "revision": 1,
         "chat": {"system": ""},
-        "work": {"double": {"steps": 6, "factor": 2, "pause": 0.0, "fail": ""}},
+        "work": {"double": {"steps": 6, "factor": 2, "pause": 0.0, "fail": "", "ranks": False}},
     }
     assert manifest.summary == {"sum": ANSWER["total"] - 2, "system": ""}
     assert manifest.attempts == 1

@@ -10,6 +10,8 @@ import json
 import os
 import resource
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,7 @@ class DoubleConfig(StepConfig):
     factor: int = 2
     pause: float = 0.0
     fail: str = ""
+    ranks: bool = False
 
 
 class StartConfig(StepConfig):
@@ -73,6 +76,8 @@ def numbers(context: StepContext) -> dict[str, Any]:
 
 def double(context: StepContext) -> dict[str, Any]:
     """A loop with a checkpoint at each step, as training has."""
+    if context.config.ranks and os.environ["RANK"] != "0":
+        return follow(context)
     tally(context)
     config, state_path = context.config, context.folder / "state.json"
     values = json.loads(context.inputs["values"].read_bytes())
@@ -92,7 +97,25 @@ def double(context: StepContext) -> dict[str, Any]:
     folder.mkdir(exist_ok=True)
     if config.fail != "lies":
         (folder / "sum.txt").write_text(str(state["sum"]))
-    return {"sum": state["sum"], "system": context.shared["chat"].system}
+    if config.fail == "litter":
+        litter(context.folder)
+    extra = {"world": int(os.environ["WORLD_SIZE"])} if config.ranks else {}
+    return {"sum": state["sum"], "system": context.shared["chat"].system, **extra}
+
+
+def follow(context: StepContext) -> dict[str, Any]:
+    """What the second of two processes does: wait for the first, or stop with it."""
+    while not (context.output("model") / "sum.txt").exists():
+        if context.stop_requested():
+            raise Stopped("stopped too")
+        time.sleep(0.01)
+    return {}
+
+
+def litter(folder: Path) -> None:
+    """Leave a process behind, in a session of its own."""
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"], start_new_session=True)
+    (folder / "child").write_text(str(child.pid))
 
 
 def fail(how: str, step: int, folder: Path) -> None:
@@ -109,6 +132,7 @@ def fail(how: str, step: int, folder: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if how == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        (folder / "deaf").touch()
         time.sleep(600)
     if how == "full":
         resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
