@@ -19,9 +19,9 @@ Item = tuple[Attempt, str]
 
 def check_maths(items: Sequence[Item]) -> list[Score]:
     """Compare final answers with gold answers as mathematics."""
-    from r1pipe.rewards.maths import judge
+    from r1pipe.rewards.maths.check import Request, check
 
-    return [judge(attempt.problem.answer, summary) for attempt, summary in items]
+    return check([Request(attempt.problem.answer, summary, attempt.problem.language) for attempt, summary in items])
 
 
 def check_choice(items: Sequence[Item]) -> list[Score]:

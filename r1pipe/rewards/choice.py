@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from r1pipe.data.chat import answer_block
 from r1pipe.rewards.base import Score
-from r1pipe.rewards.maths import last_box
+from r1pipe.rewards.extract import last_box
 
 
 def judge(gold: str, summary: str, options: Sequence[str]) -> Score:

@@ -8,7 +8,7 @@ from typing import Any
 
 from r1pipe.data.chat import answer_block
 from r1pipe.rewards.base import Score
-from r1pipe.rewards.maths import last_box
+from r1pipe.rewards.extract import last_box
 
 
 @lru_cache(maxsize=128)

@@ -1,0 +1,339 @@
+"""From cleaned text to a typed answer: a quantity, a relation, a group, a union, or words.
+
+`read` gives the readings of an answer, most likely first: "1,234" is a number and also a list of two. Nothing is dropped on the
+way; what has no reading as maths is `Words` and is compared as text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from r1pipe.rewards.maths.clean import GAP, MONEY, TEXT_CLOSE, TEXT_OPEN, clean, plain
+from r1pipe.rewards.maths.evaluate import names_in
+from r1pipe.rewards.maths.expression import Node, parse_prefix
+from r1pipe.rewards.maths.tokens import ParseError
+from r1pipe.rewards.maths.units import Unit, parse_unit
+
+MAX_ANSWER_CHARS = 4000
+MAX_ITEMS = 64
+DECIMAL_COMMA = frozenset("cs da de es fi fr hu id it nb nl no pl pt ro ru sv tr uk vi".split())
+"""Languages that write 2,5 for two and a half and 1.234 for a thousand and some."""
+
+_OPEN, _CLOSE = "([{", ")]}"
+_RELATION = re.compile(r"[=≠<>≤≥∈≈≡∼]")
+_JOINER = re.compile(
+    rf"\s*(?:,\s*)?(?:{TEXT_OPEN}\s*)?(?:,\s*)?\b(and|or|und|oder|et|ou|или)\b(?:\s*{TEXT_CLOSE})?\s*|\s*{TEXT_OPEN}?\s*(和|或|与|及|以及|或者)\s*{TEXT_CLOSE}?\s*"
+)
+_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:(?:,\d{2})*,\d{3}|(?:,\d{3})+|(?: \d{3})+|(?:'\d{3})+)(?![\d,])")
+_DOT_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?:,\d+)?(?![\d.,])")
+_DECIMAL_COMMA = re.compile(r"(?<![\d.,])(\d+),(\d+)(?![\d,])")
+_MODULUS = re.compile(r"\\pmod\s*\{?\s*(\w+)\s*\}?|\(\s*(?:\\?mod)\s+(\w+)\s*\)|\b(?:\\?mod)\s*\{?(\d+)\}?\s*$")
+_MULTIPLIER = re.compile(r"(?<=[\d.])\s*(万|亿|千(?![克米瓦卡焦])|百(?!分))")
+_MULTIPLIERS = {"万": "0000", "亿": "00000000", "千": "000", "百": "00"}
+_MONEY_FIRST = re.compile(rf"(-?)\s*({MONEY}|[€£¥₹]|\\euro|(?:US|A|C|HK|NT)?{MONEY}|Rs\.?|USD|EUR|RMB)\s*(?=[\d.])(.*)")
+_CLOCK = re.compile(r"(\d{1,2})(?::(\d{2}))?\s*([ap])\.?\s*m\.?", re.IGNORECASE)
+_TWICE = re.compile(r"(.*[≤≥<>≠].*?|.*real numbers.*?):\s*([\[(ℝ].*)", re.DOTALL)
+_LONE_UNIT = re.compile(rf"(-?[\d.,]+|.*[\d)}}π](?={GAP}))([ {GAP}]*)([msghLlNJWVA](?:\^\{{?-?\d\}}?)?)")
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """An expression with what stands behind it.
+
+    Attributes:
+        node: the tree.
+        unit: its unit; None without one.
+        percent: whether a percent sign follows.
+        places: decimal places of a plain decimal number such as 3.14; None for anything else.
+        digits: significant digits of a plain decimal number.
+        loose: how doubtful the unit is: 0 not at all; 1 a letter after a space (5 m); 2 a letter right after the number (5m), which
+            may as well be a variable.
+    """
+
+    node: Node
+    unit: Unit | None = None
+    percent: bool = False
+    places: int | None = None
+    digits: int = 0
+    loose: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """An answer that is no maths."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """Sides with signs between: x = 5, 0 < x ≤ 3, x ∈ S. `labels` are the sides as text, for names such as f(x) or ∠ABC."""
+
+    signs: tuple[str, ...]
+    sides: tuple[Reading, ...]
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Several answers.
+
+    Attributes:
+        kind: "list" (1, 2), "set" {1, 2}, "tuple" (1, 2, 3), "union" of sets, "difference" of sets, "builder" {x | …}, "ratio" 1 : 2.
+        items: its members; of a builder the name and its conditions.
+        brackets: opening and closing bracket of a tuple: two members may be an interval.
+        joiner: how a list was joined: ",", "and" or "or".
+    """
+
+    kind: str
+    items: tuple[Reading, ...]
+    brackets: str = ""
+    joiner: str = ","
+
+
+Reading = Quantity | Words | Relation | Group
+
+
+def read(text: str, language: str = "en") -> list[Reading]:
+    """The readings of an answer, most likely first; empty for an empty answer."""
+    source = tidy(clean(text))
+    if not source:
+        return []
+    if len(source) > MAX_ANSWER_CHARS:
+        return [Words(source)]
+    readings: list[Reading] = []
+    for variant in _variants(source, language):
+        reading = read_one(variant)
+        if reading is not None and reading not in readings:
+            readings.append(reading)
+        lone = _LONE_UNIT.fullmatch(variant)
+        if lone:
+            measured = read_quantity(f"{lone.group(1)}{TEXT_OPEN}{lone.group(3)}{TEXT_CLOSE}")
+            if measured is not None and measured.unit is not None:
+                readings.append(replace(measured, loose=1 if lone.group(2) or "^" in lone.group(3) else 2))
+    return readings
+
+
+def tidy(source: str) -> str:
+    """Without wrapping boxes, leading equals signs, and punctuation at the end."""
+    source = source.strip(f" {GAP}")
+    while True:
+        before = source
+        boxed = re.fullmatch(r"\\(?:boxed|fbox|ensuremath)\s*\{(.*)\}", source)
+        if boxed and _closes_at(source, source.index("{")) == len(source) - 1:
+            source = boxed.group(1)
+        source = re.sub(r"^(?:=|:|is\b|are\b|:=)\s*", "", source.strip(f" {GAP}"))
+        source = source.rstrip(f" {GAP}.;,:!?。")
+        if source == before:
+            return source
+
+
+def _variants(source: str, language: str) -> Iterator[str]:
+    """The text with separators inside numbers read in the ways that its language allows."""
+    twice = _TWICE.fullmatch(source)
+    if twice:  # the same answer in two notations, x < 3: (-∞, 3)
+        yield from (twice.group(2), twice.group(1).strip("\\{} "))
+        return
+    source = _MULTIPLIER.sub(lambda match: f"·1{_MULTIPLIERS[match.group(1)]}", source)
+    comma_language = language in DECIMAL_COMMA
+    if comma_language and _DECIMAL_COMMA.search(source) and not _THOUSANDS.search(source):
+        yield _DECIMAL_COMMA.sub(r"\1.\2", source)
+    grouped = _THOUSANDS.search(source)
+    if grouped and not (source[0] in "([{" and "," in grouped.group(0) and grouped.group(0) == source[1:-1]):
+        yield _THOUSANDS.sub(lambda match: re.sub(r"[, ']", "", match.group(0)), source)
+    yield source
+    dotted = _DOT_THOUSANDS.search(source)
+    if dotted and (comma_language or dotted.group(0).count(".") > 1 or "," in dotted.group(0)):
+        yield _DOT_THOUSANDS.sub(lambda match: match.group(0).replace(".", "").replace(",", "."), source)
+    if not comma_language and not grouped and re.fullmatch(r"-?\d+,\d+\s*[^\d\s(){}\[\],;+*/=-][^\d,;]*", source):
+        yield _DECIMAL_COMMA.sub(r"\1.\2", source)  # 2,74 €: a unit follows, so it is one number
+    elif comma_language and _DECIMAL_COMMA.search(source):
+        yield _DECIMAL_COMMA.sub(r"\1.\2", source)
+
+
+@lru_cache(maxsize=8192)
+def _cached_prefix(source: str) -> tuple[Node, str] | None:
+    try:
+        return parse_prefix(source)
+    except ParseError:
+        return None
+
+
+def read_one(source: str, depth: int = 0) -> Reading | None:
+    """One reading of cleaned text."""
+    source = source.strip(f" {GAP}")
+    if not source:
+        return None
+    if depth > 6:
+        return Words(source)
+    clock = _CLOCK.fullmatch(source)
+    if clock:
+        return Words(f"{int(clock.group(1))}:{clock.group(2) or '00'} {clock.group(3).lower()}m")
+    modulus = _MODULUS.search(source)
+    if modulus:
+        source = source[: modulus.start()].strip() + source[modulus.end() :].strip()
+    parts, joiner = split_list(source)
+    if len(parts) > 1:
+        return _list(parts, joiner, depth)
+    relation = _relation(source, depth)
+    if relation is not None:
+        return relation
+    for sign, kind in (("∪", "union"), ("∖", "difference")):
+        pieces = split_top(source, sign)
+        if len(pieces) > 1:
+            items = tuple(item for piece in pieces if (item := read_one(piece, depth + 1)) is not None)
+            return Group(kind, items) if len(items) == len(pieces) else Words(source)
+    group = _bracketed(source, depth)
+    if group is not None:
+        return group
+    quantity = read_quantity(source)
+    if quantity is not None:
+        return quantity
+    ratio = split_top(source, ":")
+    if 1 < len(ratio) < 7:
+        terms = [read_quantity(term) for term in ratio]
+        if all(term is not None for term in terms):
+            return Group("ratio", tuple(term for term in terms if term is not None))
+    return Words(source)
+
+
+def _list(parts: list[str], joiner: str, depth: int) -> Reading:
+    items = [read_one(part, depth + 1) for part in parts[:MAX_ITEMS]]
+    if len(parts) > MAX_ITEMS or any(item is None for item in items):
+        return Words(", ".join(parts))
+    read_items = [item for item in items if item is not None]
+    head = read_items[0]
+    if isinstance(head, Relation) and head.signs == ("=",) and all(isinstance(item, Quantity) for item in read_items[1:]):
+        return Relation(("=",), (head.sides[0], Group("list", (head.sides[1], *read_items[1:]), joiner=joiner)), (head.labels[0], ""))
+    return Group("list", tuple(read_items), joiner=joiner)
+
+
+def _relation(source: str, depth: int) -> Relation | None:
+    signs: list[str] = []
+    sides: list[str] = [""]
+    level, in_text = 0, False
+    for character in source:
+        in_text = (in_text or character == TEXT_OPEN) and character != TEXT_CLOSE
+        level += (character in _OPEN) - (character in _CLOSE)
+        if level == 0 and not in_text and _RELATION.match(character):
+            signs.append(character)
+            sides.append("")
+        else:
+            sides[-1] += character
+    if not signs or len(signs) > 8:
+        return None
+    if not sides[-1].strip() or not sides[0].strip():
+        return None
+    read_sides = [read_one(side, depth + 1) or Words("") for side in sides]
+    return Relation(tuple(signs), tuple(read_sides), tuple(re.sub(rf"[\s{GAP}{TEXT_OPEN}{TEXT_CLOSE}{{}}]", "", side) for side in sides))
+
+
+def _bracketed(source: str, depth: int) -> Reading | None:
+    opening = "\\{" if source.startswith("\\{") else source[0]
+    closing = source[-2:] if source.endswith("\\}") else source[-1]
+    if opening not in ("(", "[", "{", "\\{") or closing not in (")", "]", "}", "\\}") or _closes_at(source, len(opening) - 1) != len(source) - 1:
+        return None
+    inside = source[len(opening) : -len(closing)].strip(f" {GAP}")
+    braces = opening in ("{", "\\{")
+    if braces != (closing in ("}", "\\}")):
+        return None
+    if braces:
+        builder = re.split(r"\||(?<=[A-Za-z]):", inside, maxsplit=1)
+        if len(builder) == 2 and _RELATION.search(inside):
+            name, condition = read_one(builder[0], depth + 1), read_one(builder[1], depth + 1)
+            return Group("builder", (name, condition)) if name is not None and condition is not None else None
+        if not inside:
+            return Group("set", ())
+    parts, joiner = split_list(inside)
+    if len(parts) == 1 and not (opening == "\\{" and closing == "\\}"):
+        measured = read_quantity(inside) if len(parts) == 1 else None
+        return measured if measured is not None and (measured.unit or measured.percent) else None  # or the brackets of an expression
+    items = [read_one(part, depth + 1) for part in parts[:MAX_ITEMS]]
+    if len(parts) > MAX_ITEMS or any(item is None for item in items):
+        return None
+    members = tuple(item for item in items if item is not None)
+    return Group("set", members) if braces else Group("tuple", members, brackets=opening + closing, joiner=joiner)
+
+
+def read_quantity(source: str) -> Quantity | None:
+    """An expression with at most a unit, a currency or a percent sign."""
+    source = source.strip(f" {GAP}")
+    money = _MONEY_FIRST.fullmatch(source)
+    unit: Unit | None = None
+    if money:
+        unit = parse_unit("$" if MONEY in money.group(2) else money.group(2))
+        source = money.group(1) + money.group(3)
+    found = _cached_prefix(source)
+    if found is None:
+        return None
+    node, rest = found
+    percent = rest.startswith("%")
+    rest = rest.removeprefix("%").strip(f" {GAP}")
+    if rest:
+        behind = parse_unit(rest)
+        if behind is None or (behind.words and names_in(node)):
+            return None  # "No solution" is not N·o of something
+        unit = behind if unit is None or not unit.dimensions else unit
+    literal = re.match(r"-?\s*(\d*)\.(\d+)(?![\d^])", source)
+    places = digits = 0
+    if literal and node[0] in ("num", "neg") and (node[0] == "num" or node[1][0] == "num"):
+        places, digits = len(literal.group(2)), len((literal.group(1) + literal.group(2)).lstrip("0"))
+    return Quantity(node, None if unit is None or unit.empty else unit, percent, places or None, digits)
+
+
+def split_list(source: str) -> tuple[list[str], str]:
+    """Parts between top-level commas, semicolons and the words and/or; and what joined them."""
+    words = _JOINER.search(source)
+    joiner = ","
+    if words and _JOINER.sub("", source).strip():
+        pieces = _split_words(source)
+        if len(pieces) > 1:
+            joiner = "or" if (words.group(1) or words.group(2)) in ("or", "oder", "o", "ou", "или", "或", "或者") else "and"
+        parts = [part for piece in pieces for part in split_top(piece, ";,")]
+        parts = [part for part in parts if part.strip()] if len(pieces) > 1 else parts
+    else:
+        parts = split_top(source, ";,")
+    return [part.strip(f" {GAP}") for part in parts], joiner
+
+
+def _split_words(source: str) -> list[str]:
+    """Pieces between top-level joining words."""
+    pieces, start = [], 0
+    for match in _JOINER.finditer(source):
+        before = source[: match.start()]
+        if sum(before.count(c) for c in _OPEN) == sum(before.count(c) for c in _CLOSE):
+            pieces.append(source[start : match.start()])
+            start = match.end()
+    return [piece for piece in (*pieces, source[start:]) if piece.strip()]
+
+
+def split_top(source: str, separators: str) -> list[str]:
+    """Parts between separators that stand outside all brackets and upright words."""
+    if not any(separator in source for separator in separators):
+        return [source]
+    parts, level, start, in_text = [], 0, 0, False
+    for index, character in enumerate(source):
+        in_text = (in_text or character == TEXT_OPEN) and character != TEXT_CLOSE
+        level += (character in _OPEN) - (character in _CLOSE)
+        if level == 0 and not in_text and character in separators:
+            parts.append(source[start:index])
+            start = index + 1
+    return [*parts, source[start:]]
+
+
+def _closes_at(source: str, start: int) -> int:
+    """Where the bracket at `start` closes, any bracket closing any; -1 when it does not."""
+    level = 0
+    for index in range(start, len(source)):
+        level += (source[index] in _OPEN) - (source[index] in _CLOSE)
+        if level == 0:
+            return index
+    return -1
+
+
+def as_text(source: str) -> str:
+    """An answer as words for comparison (see `clean.plain`)."""
+    return plain(clean(source))

@@ -1,0 +1,283 @@
+"""Whether two expressions are the same: exact where numbers are rational, to 60 and then 150 digits where they are not.
+
+Nothing is ever simplified. Names get rational values, several times over, and the two sides are worked out; a difference counts as
+zero only when it shrinks as the precision grows, so 2^-300 and 2^-301 stay different and √2·√3 and √6 are equal. Every operation
+is bounded (bits of a number, size of an exponent or factorial) and raises `TooLarge` instead of hanging.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+from r1pipe.rewards.maths import matrix
+from r1pipe.rewards.maths.expression import Node
+
+Value = Any
+"""An int or Fraction (exact), an mpmath number, or a matrix (tuple of rows)."""
+
+MAX_BITS, MAX_FACTORIAL, MAX_EXPONENT, MAX_ANGLE = 400_000, 3000, 10**6, 10**30
+_STEPWISE = frozenset({"floor", "ceil", "factorial", "binom", "gcd", "lcm"})
+_SMALL = [Fraction(n, d) for n, d in ((7, 5), (13, 11), (23, 17), (19, 7), (31, 13), (11, 8), (41, 29), (5, 3), (29, 12), (17, 9))]
+_LARGE = [Fraction(n, d) for n, d in ((97, 7), (233, 11), (151, 13), (89, 5), (311, 17), (73, 3), (127, 8), (199, 9), (163, 6), (139, 10))]
+_local = threading.local()
+
+
+class TooLarge(ArithmeticError):
+    """Working it out would need more than the limits allow."""
+
+
+class Undefined(ArithmeticError):
+    """There is no value (division by zero, the factorial of a fraction)."""
+
+
+def context(digits: int) -> Any:
+    """This thread's mpmath context of that precision (mpmath's own is shared by all threads)."""
+    contexts: dict[int, Any] = _local.__dict__.setdefault("contexts", {})
+    if digits not in contexts:
+        from mpmath.ctx_mp import MPContext
+
+        contexts[digits] = MPContext()
+        contexts[digits].dps = digits
+    return contexts[digits]
+
+
+class Evaluation:
+    """Works out trees at one point and one precision."""
+
+    def __init__(self, names: Mapping[str, Fraction], digits: int) -> None:
+        self.names = names
+        self.mp = context(digits)
+
+    def value(self, node: Node) -> Value:
+        """The value of a tree; TooLarge or Undefined when there is none within the limits."""
+        kind = node[0]
+        if kind == "num":
+            return node[1]
+        if kind == "name":
+            return self.names[node[1]]
+        if kind == "neg":
+            return self.times(-1, self.value(node[1]))
+        if kind == "add":
+            total = self.value(node[1])
+            for term in node[2:]:
+                total = self.plus(total, self.value(term))
+            return total
+        if kind == "mul":
+            return self.times(self.value(node[1]), self.value(node[2]))
+        if kind == "div":
+            return self.divide(self.value(node[1]), self.value(node[2]))
+        if kind == "pow":
+            if node[2] == ("name", "T") and node[1][0] == "matrix":
+                return tuple(zip(*self.value(node[1]), strict=True))
+            return self.power(self.value(node[1]), self.value(node[2]))
+        if kind == "root":
+            return self.power(self.value(node[2]), self.divide(1, self.value(node[1])))
+        if kind == "call":
+            return call(self, node[1], [self.value(argument) for argument in node[2:]])
+        if kind == "matrix":
+            return tuple(tuple(self.value(cell) for cell in row) for row in node[1:])
+        if kind == "apply":
+            return self.apply(node[1], [self.value(argument) for argument in node[2:]])
+        if kind == "mod":
+            left, right = self.value(node[1]), self.value(node[2])
+            if not isinstance(left, (int, Fraction)) or not isinstance(right, (int, Fraction)) or right == 0:
+                raise Undefined("mod")
+            return left % right
+        if kind == "base":
+            return based(node[1], node[2])
+        constants = {"pi": self.mp.pi, "e": self.mp.e, "i": self.mp.j, "inf": self.mp.inf}
+        return +constants[kind]
+
+    def number(self, value: Value) -> Any:
+        """An exact number as an mpmath one."""
+        if isinstance(value, Fraction):
+            return self.mp.mpf(value.numerator) / value.denominator
+        if isinstance(value, tuple):
+            raise Undefined("a matrix where a number is wanted")
+        return self.mp.mpf(value) if isinstance(value, int) else value
+
+    def plus(self, left: Value, right: Value) -> Value:
+        """Sum of numbers, or of matrices."""
+        if isinstance(left, tuple) or isinstance(right, tuple):
+            if not (isinstance(left, tuple) and isinstance(right, tuple)):
+                raise Undefined("matrix plus number")
+            return shaped(matrix.add, left, right, self.plus)
+        if isinstance(left, (int, Fraction)) and isinstance(right, (int, Fraction)):
+            return left + right
+        return self.finite(self.number(left) + self.number(right))
+
+    def times(self, left: Value, right: Value) -> Value:
+        """Product of numbers, of matrices, or of one and the other."""
+        if isinstance(left, tuple) and isinstance(right, tuple):
+            return shaped(matrix.multiply, left, right, self.plus, self.times)
+        if isinstance(left, tuple):
+            left, right = right, left
+        if isinstance(right, tuple):
+            return tuple(tuple(self.times(left, cell) for cell in row) for row in right)
+        if isinstance(left, (int, Fraction)) and isinstance(right, (int, Fraction)):
+            return small(left * right)
+        return self.finite(self.number(left) * self.number(right))
+
+    def divide(self, left: Value, right: Value) -> Value:
+        """Quotient; a matrix may be divided by a number."""
+        if isinstance(right, tuple):
+            raise Undefined("division by a matrix")
+        if right == 0:
+            raise Undefined("division by zero")
+        if isinstance(right, (int, Fraction)):
+            return self.times(left, 1 / Fraction(right))
+        return self.times(left, 1 / right)
+
+    def power(self, base: Value, exponent: Value) -> Value:
+        """Exact where it can be; odd roots of negative numbers are real, as schools have it."""
+        if isinstance(base, tuple):
+            raise Undefined("power of a matrix")
+        if isinstance(base, (int, Fraction)) and isinstance(exponent, (int, Fraction)):
+            exact = exact_power(Fraction(base), Fraction(exponent))
+            if exact is not None:
+                return exact
+            exponent = Fraction(exponent)
+            if base < 0 and exponent.denominator % 2:
+                root = self.power(-base, exponent)
+                return root if exponent.numerator % 2 == 0 else -root
+        power = self.number(exponent)
+        number = self.number(base)
+        if number == 0:
+            raise Undefined("power of zero")
+        if abs(power * self.mp.log(number)) > MAX_EXPONENT:
+            raise TooLarge("power")
+        return self.finite(self.mp.power(number, power))
+
+    def apply(self, name: str, arguments: list[Value]) -> Value:
+        """An unknown function: equal arguments give equal values, and nothing else is known of it."""
+        import zlib
+
+        keys = [str(a) if isinstance(a, (int, Fraction)) else self.mp.nstr(self.number(a), 30) for a in arguments]
+        return Fraction(zlib.crc32(f"{name}({','.join(keys)})".encode()), 10**9 + 7) + 1
+
+    def finite(self, value: Any) -> Any:
+        """Refuses what is no number."""
+        if self.mp.isnan(value):
+            raise Undefined("not a number")
+        return value
+
+
+def shaped(operation: Any, *arguments: Any) -> Value:
+    """A matrix operation whose shapes may not fit."""
+    try:
+        return operation(*arguments)
+    except ValueError as error:
+        raise Undefined(str(error)) from error
+
+
+def small(value: int | Fraction) -> int | Fraction:
+    """The number, unless it has grown beyond the limit."""
+    bits = value.bit_length() if isinstance(value, int) else value.numerator.bit_length() + value.denominator.bit_length()
+    if bits > MAX_BITS:
+        raise TooLarge("number")
+    return value
+
+
+def based(digits: str, base: int) -> int:
+    """Digits in another base."""
+    if not 2 <= base <= 36 or len(digits) > 500:
+        raise Undefined("base")
+    try:
+        return int(digits, base)
+    except ValueError as error:
+        raise Undefined("digit beyond its base") from error
+
+
+def exact_power(base: Fraction, exponent: Fraction) -> Fraction | None:
+    """A rational power as a fraction; None when it is irrational or not real."""
+    if exponent.denominator == 1:
+        power = exponent.numerator
+        if base == 0:
+            if power <= 0:
+                raise Undefined("power of zero")
+            return Fraction(0)
+        bits = max(base.numerator.bit_length(), base.denominator.bit_length())
+        if abs(base) != 1 and bits * abs(power) > MAX_BITS:
+            raise TooLarge("power")
+        return Fraction(base) ** (power if abs(base) != 1 else power % 2)
+    if base == 0 and exponent > 0:
+        return Fraction(0)
+    if base <= 0 or exponent.denominator > 64:
+        return None
+    top, bottom = (integer_root(number, exponent.denominator) for number in (base.numerator, base.denominator))
+    return exact_power(Fraction(top, bottom), Fraction(exponent.numerator)) if top is not None and bottom is not None else None
+
+
+def integer_root(number: int, index: int) -> int | None:
+    """The exact root of a natural number; None when there is none."""
+    if number.bit_length() > 4000:
+        raise TooLarge("root")
+    if index == 2:
+        root = math.isqrt(number)
+    else:
+        root = 1 << -(-number.bit_length() // index)
+        while True:  # Newton from above
+            step = ((index - 1) * root + number // root ** (index - 1)) // index
+            if step >= root:
+                break
+            root = step
+    return root if root**index == number else None
+
+
+def call(at: Evaluation, name: str, arguments: list[Value]) -> Value:
+    """A named function of numbers (or of one matrix)."""
+    from r1pipe.rewards.maths.functions import FUNCTIONS
+
+    function = FUNCTIONS.get(name)
+    if function is None:
+        raise Undefined(f"function {name}")
+    return function(at, *arguments)
+
+
+def names_in(node: Node) -> set[str]:
+    """Free names of a tree."""
+    if node[0] == "name":
+        return {node[1]}
+    return {name for part in children(node) for name in names_in(part)}
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The subtrees directly below."""
+    for part in node[1:]:
+        if isinstance(part, tuple) and part:
+            yield from part if isinstance(part[0], tuple) else (part,)
+
+
+def stepwise(node: Node) -> bool:
+    """Whether a tree makes sense for whole numbers only: n!, ⌊n/2⌋, (-1)^n."""
+    if (node[0] == "call" and node[1] in _STEPWISE) or node[0] == "mod":
+        return bool(names_in(node))
+    if node[0] == "pow" and node[1][0] in ("neg", "add") and not names_in(node[1]) and names_in(node[2]):
+        return True
+    return any(stepwise(part) for part in children(node))
+
+
+def has_i(node: Node) -> bool:
+    """Whether the imaginary unit stands in a tree."""
+    return node[0] == "i" or any(has_i(part) for part in children(node))
+
+
+def points(names: list[str], whole: bool) -> Iterator[dict[str, Fraction]]:
+    """Where to compare: rationals small and large, then with signs; natural numbers for stepwise expressions."""
+    if not names:
+        yield {}
+        return
+    if whole:
+        for shift in range(9):
+            order = names if shift % 3 else names[::-1]
+            yield {name: Fraction((3 * index + shift * (5 + index)) % 17 + 1) for index, name in enumerate(order)}
+        return
+    for pool, step, sign in ((_SMALL, 0, 1), (_LARGE, 3, 1), (_SMALL, 5, 1), (_LARGE, 7, 1), (_SMALL, 2, -1), (_LARGE, 4, -1)):
+        yield {
+            name: pool[(index + step) % len(pool)] * (sign if index % 2 == 0 else 1) + index // len(pool)
+            for index, name in enumerate(names)
+        }
