@@ -32,9 +32,8 @@ _POOLS: dict[tuple[int, SandboxMode, Limits], SandboxPool] = {}
 def extract_program(summary: str) -> str:
     """The program of a summary: its last fenced block (of Python, if any says so), else the summary as it is."""
     text = answer_block(summary) or summary
-    blocks = [(language.lower(), body) for _, language, body in _FENCE.findall(text)]
-    if not blocks:
-        blocks = [(language.lower(), body) for _, language, body in _FENCE.findall(summary)]
+    found: list[tuple[str, str, str]] = _FENCE.findall(text) or _FENCE.findall(summary)
+    blocks = [(language.lower(), body) for _, language, body in found]
     if not blocks:
         return text.strip("\n")
     tagged = [body for language, body in blocks if language in _PYTHON]
@@ -71,14 +70,16 @@ def _job_of_pairs(check: dict[str, Any], program: str) -> dict[str, Any]:
     if len(inputs) != len(outputs):
         raise DataError(f"{len(inputs)} inputs but {len(outputs)} outputs in a code problem", "give one output for each input")
     if check.get("fn_name"):
-        calls = [{"function": check["fn_name"], "args": args, "expected": expected} for args, expected in zip(inputs, outputs, strict=True)]
+        name = check["fn_name"]
+        calls = [{"function": name, "args": args, "expected": wanted} for args, wanted in zip(inputs, outputs, strict=True)]
         return {"kind": "calls", "source": program, "calls": calls}
     pairs = [{"input": str(given), "output": str(wanted)} for given, wanted in zip(inputs, outputs, strict=True)]
     return {"kind": "stdio", "source": program, "tests": pairs}
 
 
 def complete_program(prompt: str, entry_point: str, program: str) -> str:
-    """A HumanEval program: the prompt and its continuation, or what stands before the function in the prompt and the whole function."""
+    """A HumanEval program: the prompt and its continuation, or what stands before the function in the prompt and the whole
+    function."""
     defined = re.compile(rf"^(?:async )?def {re.escape(entry_point)}\b|^{re.escape(entry_point)}\s*=", re.MULTILINE)
     if not defined.search(program):
         return prompt + program
@@ -93,9 +94,7 @@ def run_program(
     return _pool(sandbox, limits or Limits()).run(build_job(check, program))
 
 
-def run_code_tests(
-    attempts: Sequence[Attempt], sandbox: SandboxMode = "bubblewrap", limits: Limits | None = None
-) -> list[Score]:
+def run_code_tests(attempts: Sequence[Attempt], sandbox: SandboxMode = "bubblewrap", limits: Limits | None = None) -> list[Score]:
     """One score an attempt, in order: 1.0 all tests passed, 0.0 not, unjudged where there was no sandbox or no usable tests.
 
     Args:

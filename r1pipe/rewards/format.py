@@ -1,10 +1,9 @@
 """The format reward: is the response thinking, then an answer, and nothing else?
 
-Each stage states its own rule. Cold-started models write `<think>…</think>` and a summary (style "think"); R1-Zero's template also
-asks for the answer in `<answer>` tags (style "think-answer", v2 Table 1 and section 2.2). Exactly one opening and one closing tag
-are asked for, whether the model or its template opened the thinking, and neither part may be blank: an empty thought in front of an
-empty answer is the first thing that a policy finds when tags alone are counted.
-"""
+Each stage states its own rule. Cold-started models write `<think>…</think>` and a summary (style "think"); R1-Zero's template
+also asks for the answer in `<answer>` tags (style "think-answer", v2 Table 1 and section 2.2). Exactly one opening and one
+closing tag are asked for, whether the model or its template opened the thinking, and neither part may be blank: an empty
+thought in front of an empty answer is the first thing that a policy finds when tags alone are counted."""
 
 from __future__ import annotations
 
@@ -58,8 +57,8 @@ class FormatReward:
     A response cut off at the length limit scores 0: it never finished the format. One that the engine failed to make is unjudged.
 
     Attributes:
-        style: "think" (thinking, then a summary), "think-answer" (the summary is one `<answer>` block, as R1-Zero's template asks),
-            or "none" (the stage has no format rule; the reward applies to no row).
+        style: "think" (thinking, then a summary), "think-answer" (the summary is one `<answer>` block, as R1-Zero's template
+            asks), or "none" (the stage has no format rule; the reward applies to no row).
     """
 
     style: FormatStyle = "think"

@@ -3,10 +3,9 @@
     R_lang = words of the thinking in the target language / words of the thinking
 
 The paper adds it with weight 1 and does not say how words are counted or told apart; `r1pipe.rewards.words` says what a word is
-here. Two more things are ours. The share is put on a grid (1/16 by default), because a group of answers that are all right differs
-in nothing but a stray word, and dividing by that tiny spread turns noise into advantage. And a response without thinking scores 0:
-leaving the thinking out must not be the easiest way to a consistent one.
-"""
+here. Two more things are ours. The share is put on a grid (1/16 by default), because a group of answers that are all right
+differs in nothing but a stray word, and dividing by that tiny spread turns noise into advantage. And a response without
+thinking scores 0: leaving the thinking out must not be the easiest way to a consistent one."""
 
 from __future__ import annotations
 
@@ -20,17 +19,19 @@ from r1pipe.data.rows import Attempt
 from r1pipe.errors import DataError
 from r1pipe.rewards.base import Score
 from r1pipe.rewards.language_spans import SCRIPT_LANGUAGES, label_words, siblings, tell_siblings_apart
-from r1pipe.rewards.words import CHARACTER_SCRIPTS, Word, split_words
+from r1pipe.rewards.words import CHARACTER_SCRIPTS, Word, split_words, words_in
 
 LanguageScope = Literal["thinking", "response"]
 
+_OTHER_CODES = {"nb": "no", "nn": "no", "iw": "he", "in": "id", "fil": "tl", "cmn": "zh", "yue": "zh", "jw": "jv"}
 _NAME_RUN = 3
 """Up to this many capitalised Latin words in a row, alone among words of another script, are a name and not counted."""
-_NOT_NAMES = frozenset(
-    "a also alternatively am an and answer are as assume at but by can check compute consider does each find first finally for from"
-    " given hence here hmm how however i if in is it let lets maybe next no not note now of okay on one or perhaps please problem"
-    " question recall right second similarly since sir so solution solve step suppose sure that the then there therefore they third"
-    " this thus to total two use using wait we well what when where which while who why with yes you your".split()
+_NOT_NAMES = words_in(
+    "a also alternatively am an and answer are as assume at but by can check compute consider does each find first finally"
+    " for from given hence here hmm how however i if in is it let lets maybe next no not note now of okay on one or perhaps"
+    " please problem question recall right second similarly since sir so solution solve step suppose sure that the then"
+    " there therefore they third this thus to total two use using wait we well what when where which while who why with yes"
+    " you your"
 )
 _KANA_IN_JAPANESE = 0.1
 _HAN_ALONE = 8
@@ -40,7 +41,7 @@ _HAN_ALONE = 8
 def base_language(code: str) -> str:
     """The language of a code without region or script: "zh-Hant" and "zh_CN" are "zh", "nb" and "nn" are "no"."""
     language = code.replace("_", "-").split("-")[0].strip().lower()
-    return {"nb": "no", "nn": "no", "iw": "he", "in": "id", "fil": "tl", "cmn": "zh", "yue": "zh", "jw": "jv"}.get(language, language)
+    return _OTHER_CODES.get(language, language)
 
 
 def is_known_language(code: str) -> bool:
@@ -62,7 +63,7 @@ def language_share(text: str, language: str) -> tuple[int, int]:
         )
     inside = total = 0
     for script, words in _by_script(text).items():
-        count = sum(word.count for word in words)
+        count = sum(word.units for word in words)
         total += count
         languages = SCRIPT_LANGUAGES.get(script, frozenset())
         if script in CHARACTER_SCRIPTS:
@@ -70,7 +71,7 @@ def language_share(text: str, language: str) -> tuple[int, int]:
                 inside += sum(label == target for label in _label_characters(words))
         elif target in languages:
             labels = label_words([word.text for word in words], [word.sentence for word in words], script, target)
-            inside += sum(word.count for word, label in zip(words, labels, strict=True) if label == target)
+            inside += sum(word.units for word, label in zip(words, labels, strict=True) if label == target)
     return inside, total
 
 
@@ -85,10 +86,11 @@ def language_counts(text: str) -> dict[str, int]:
             labels = label_words(texts, [word.sentence for word in words], script)
             for language in set(labels):
                 if len(siblings(language)) > 1:
-                    which = tell_siblings_apart([text for text, label in zip(texts, labels, strict=True) if label == language], language)
+                    meant = [text for text, label in zip(texts, labels, strict=True) if label == language]
+                    which = tell_siblings_apart(meant, language)
                     labels = [which if label == language else label for label in labels]
         for word, label in zip(words, labels, strict=True):
-            counts[label] = counts.get(label, 0) + word.count
+            counts[label] = counts.get(label, 0) + word.units
     return dict(sorted(counts.items(), key=lambda item: -item[1]))
 
 
@@ -131,7 +133,8 @@ def _names(words: list[Word]) -> set[int]:
 
 
 def _label_characters(words: list[Word]) -> list[str]:
-    """Chinese ("zh") or Japanese ("ja") for each Han character and kana: by kana in its sentence, or by its neighbours' when the sentence is short."""
+    """Chinese ("zh") or Japanese ("ja") for each Han character and kana: by kana in its sentence, or by its neighbours' when
+    the sentence is short."""
     kana: dict[int, int] = {}
     size: dict[int, int] = {}
     for word in words:

@@ -1,10 +1,10 @@
 """Which language each word of a text is in, for languages that share a script.
 
-A single word says little ("de" is French, Spanish, Portuguese and Dutch), so words are judged together. Each word has a score in
-each language from py3langid (a naive Bayes model over byte n-grams, 4.5 MB, in its wheel, no download), and the labels are the best
-path through the words when changing the language costs something: little between sentences, more inside one (Viterbi). Where no
-stretch of words favours another language by more than one change costs, the best path is the plain one and is not searched.
-"""
+A single word says little ("de" is French, Spanish, Portuguese and Dutch), so words are judged together. Each word has a score
+in each language from py3langid (a naive Bayes model over byte n-grams, 4.5 MB, in its wheel, no download), and the labels are
+the best path through the words when changing the language costs something: little between sentences, more inside one (Viterbi).
+Where no stretch of words favours another language by more than one change costs, the best path is the plain one and is not
+searched."""
 
 from __future__ import annotations
 
@@ -12,63 +12,67 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from r1pipe.rewards.words import words_in
+
 CHANGE_BETWEEN_SENTENCES = 4.0
 CHANGE_INSIDE_SENTENCE = 8.0
 """Costs of changing the language, in nats of the model's scores."""
 RARE_COST = 8.0
 """Added for languages that a text is seldom found to slip into: a strange name looks like Breton before it looks like English."""
 WORD_LIMIT = 6.0
-"""The most that one word can say against a language: less than a change inside a sentence costs, so one name never makes a change."""
+"""The most that one word can say against a language: less than a change inside a sentence costs, so one name never makes a
+change."""
 
 SCRIPT_LANGUAGES: dict[str, frozenset[str]] = {
-    "Cyrillic": frozenset("be bg kk ky mk mn ru sr tg tt uk uz ba".split()),
-    "Arabic": frozenset("ar fa ur ps ug ku sdh".split()),
-    "Devanagari": frozenset("hi mr ne sa gom".split()),
-    "Bengali": frozenset("bn as".split()),
-    "Hebrew": frozenset("he".split()),
-    "Greek": frozenset("el".split()),
-    "Armenian": frozenset("hy".split()),
-    "Georgian": frozenset("ka".split()),
-    "Hangul": frozenset("ko".split()),
-    "Thai": frozenset("th".split()),
-    "Lao": frozenset("lo".split()),
-    "Khmer": frozenset("km".split()),
-    "Burmese": frozenset("my".split()),
-    "Tibetan": frozenset("dz bo".split()),
-    "Ethiopic": frozenset("am ti".split()),
-    "Gurmukhi": frozenset("pa".split()),
-    "Gujarati": frozenset("gu".split()),
-    "Oriya": frozenset("or".split()),
-    "Tamil": frozenset("ta".split()),
-    "Telugu": frozenset("te".split()),
-    "Kannada": frozenset("kn".split()),
-    "Malayalam": frozenset("ml".split()),
-    "Sinhala": frozenset("si".split()),
-    "Han": frozenset("zh ja".split()),
-    "Kana": frozenset("ja".split()),
-    "Latin": frozenset(
-        "af az br bs ca cs cy da de en eo es et eu fi fr fy ga gd gl ha hr ht hu id ig is it jv ku la lb lg ln lt lv mg ms mt nl no"
-        " oc om pl pt qu ro rw sk sl sn so sq sr st sv sw tk tl tr uz vi vo wa xh yo zu".split()
+    "Cyrillic": words_in("be bg kk ky mk mn ru sr tg tt uk uz ba"),
+    "Arabic": words_in("ar fa ur ps ug ku sdh"),
+    "Devanagari": words_in("hi mr ne sa gom"),
+    "Bengali": words_in("bn as"),
+    "Hebrew": words_in("he"),
+    "Greek": words_in("el"),
+    "Armenian": words_in("hy"),
+    "Georgian": words_in("ka"),
+    "Hangul": words_in("ko"),
+    "Thai": words_in("th"),
+    "Lao": words_in("lo"),
+    "Khmer": words_in("km"),
+    "Burmese": words_in("my"),
+    "Tibetan": words_in("bo"),
+    "Ethiopic": words_in("am"),
+    "Gurmukhi": words_in("pa"),
+    "Gujarati": words_in("gu"),
+    "Oriya": words_in("or"),
+    "Tamil": words_in("ta"),
+    "Telugu": words_in("te"),
+    "Kannada": words_in("kn"),
+    "Malayalam": words_in("ml"),
+    "Sinhala": words_in("si"),
+    "Han": words_in("zh ja"),
+    "Kana": words_in("ja"),
+    "Latin": words_in(
+        "af az br bs ca cs cy da de en eo es et eu fi fr fy ga gd gl ha hr ht hu id ig is it jv ku la lb lg ln lt lv mg"
+        " ms mt nl no oc om pl pt qu ro rw sk sl sn so sq sr st sv sw tk tl tr uz vi vo wa xh yo zu"
     ),
 }
-"""The languages that can be told apart in each script, and so every language that the reward knows. ISO 639-1 where there is one."""
+"""The languages that can be told apart in each script, and so every language that the reward knows. ISO 639-1 where there is
+one."""
 SIBLINGS: tuple[frozenset[str], ...] = (frozenset({"id", "ms"}), frozenset({"bs", "hr", "sr"}))
 """Languages whose words are mostly the same: each counts as the other in a share; `dominant` still tells them apart."""
 _ALIASES = {"nn": "no", "uzs": "uz", "sdh": "ku", "yue": "zh", "wuu": "zh"}
 _MARKERS: dict[str, frozenset[str]] = {
-    "id": frozenset(
-        "bahwa karena berbeda uang bisa manapun apapun siapapun kantor rahasia resmi sidang manusiawi pengadilan pidana nasional"
-        " internasional pernyataan hukum maupun tapi mobil".split()
+    "id": words_in(
+        "bahwa karena berbeda uang bisa manapun apapun siapapun kantor rahasia resmi sidang manusiawi pengadilan pidana"
+        " nasional internasional pernyataan hukum maupun tapi mobil"
     ),
-    "ms": frozenset(
-        "bahawa kerana berbeza wang sahaja hendaklah sesiapa sebarang ialah iaitu pejabat mesyuarat perlembagaan mahkamah jenayah"
-        " antarabangsa kerajaan perisytiharan tiada kereta mana-mana maruah".split()
+    "ms": words_in(
+        "bahawa kerana berbeza wang sahaja hendaklah sesiapa sebarang ialah iaitu pejabat mesyuarat perlembagaan"
+        " mahkamah jenayah antarabangsa kerajaan perisytiharan tiada kereta mana-mana maruah"
     ),
 }
 """Words that are written in only one of two siblings; where neither has any, Indonesian has five times the speakers."""
-_RARE = frozenset(
-    "af an as az ba br bs co cy dz eo eu fo fy ga gd gl gom ha ht ig is jv ku la lb lg ln lt lv mg mt oc om ps qu rw sa se sn so sq st"
-    " tg tk tt ug vo wa xh yi yo zu".split()
+_RARE = words_in(
+    "af an as az ba br bs co cy dz eo eu fo fy ga gd gl gom ha ht ig is jv ku la lb lg ln lt lv mg mt oc om ps qu rw sa"
+    " se sn so sq st tg tk tt ug vo wa xh yi yo zu"
 )
 _CACHED_WORDS = 40_000
 _NO_FEATURES = -1e30
@@ -171,7 +175,9 @@ def label_words(words: Sequence[str], sentences: Sequence[int], script: str, fav
     advantage = scores[:, rivals]
     through = _stretches(advantage) + _stretches(advantage[::-1])[::-1] - advantage
     doubtful = np.flatnonzero((through > costs[rivals]).any(axis=1))
-    advantage[doubtful] *= np.where(advantage[doubtful] > 0.0, _freshness([words[index] for index in doubtful])[:, None], 1.0)
+    advantage[doubtful] *= np.where(
+        advantage[doubtful] > 0.0, _freshness([words[int(index)] for index in doubtful])[:, None], 1.0
+    )
     extra = [float(costs[rival]) - CHANGE_BETWEEN_SENTENCES for rival in rivals]
     for part in np.split(doubtful, np.flatnonzero(np.diff(doubtful) > 1) + 1):
         start, end = int(part[0]), int(part[-1]) + 1

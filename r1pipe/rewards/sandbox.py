@@ -4,22 +4,18 @@ A server is Python under bubblewrap (`sandbox_server`): no network, nothing of t
 libraries, read-only; nothing of the host's processes or environment. It runs one attempt's tests at a time; a pool keeps as many
 servers as there are jobs at once. What is enforced, and how, is in docs/sandbox.md.
 
-Where namespaces cannot be had, nothing runs: the jobs come back as "sandbox error", unjudged, with what is missing. Only the mode
-"none" runs programs without isolation, and whoever sets it lets the model's programs do whatever this user can do on this machine.
-"""
+Where namespaces cannot be had, nothing runs: the jobs come back as "sandbox error", unjudged, with what is missing. Only the
+mode "none" runs programs without isolation, and whoever sets it lets the model's programs do whatever this user can do on this
+machine."""
 
 from __future__ import annotations
 
-import atexit
+import contextlib
 import json
 import os
-import platform
-import shutil
 import signal
 import socket
 import subprocess
-import sys
-import sysconfig
 import tempfile
 import threading
 import time
@@ -27,23 +23,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+from r1pipe.rewards.sandbox_command import SandboxError, SandboxMode, explain, server_command
 from r1pipe.rewards.sandbox_wire import Unpacker, WireError, pack
 
-SandboxMode = Literal["bubblewrap", "none"]
 Outcome = Literal[
     "passed", "compile error", "wrong answer", "time", "memory", "runtime error", "output limit", "sandbox error"
 ]  # fmt: skip
 DANGER = (
-    "sandbox = \"none\": programs written by the model run as you, with your files, your network and your keys in reach. A model under"
-    " training writes anything. Do this only on a machine that you would throw away."
+    'sandbox = "none": programs written by the model run as you, with your files, your network and your keys in reach.'
+    " A model under training writes anything. Do this only on a machine that you would throw away."
 )
 """What the user is told before anything runs without isolation."""
 _START_SECONDS = 20.0
 _GRACE_SECONDS = 3.0
-_FILES = ("sandbox_server.py", "sandbox_tester.py", "sandbox_program.py", "sandbox_wire.py")
-_INSIDE = "/sandbox"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +55,9 @@ class Limits:
         output_bytes: what a program may print in one test.
     """
 
-    cpu_seconds: float = 4.0
-    wall_seconds: float = 10.0
-    total_seconds: float = 60.0
+    cpu_seconds: float = 10.0
+    wall_seconds: float = 30.0
+    total_seconds: float = 120.0
     memory_bytes: int = 512 * 2**20
     processes: int = 32
     file_bytes: int = 16 * 2**20
@@ -88,31 +82,31 @@ class CodeResult:
     seconds: float = 0.0
 
 
-class SandboxError(Exception):
-    """No sandbox can be had here; the text says what is missing."""
-
-
 class SandboxServer:
     """One running server. Not for two threads at once."""
 
     def __init__(self, mode: SandboxMode, limits: Limits) -> None:
         self.mode, self.limits = mode, limits
         self.folder = tempfile.TemporaryDirectory(prefix="r1pipe-sandbox-")
-        self.errors = tempfile.TemporaryFile()
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the server)
         self.control, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            command, environment = _command(mode, limits, inside.fileno(), Path(self.folder.name))
-            self.process = _starter().submit(
-                subprocess.Popen,
-                command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self.errors,
-                pass_fds=[inside.fileno()],
-                start_new_session=True,
-                cwd="/",
-            ).result()
+            command, environment = server_command(mode, asdict(limits), inside.fileno(), Path(self.folder.name))
+            self.process = (
+                _starter()
+                .submit(
+                    subprocess.Popen,
+                    command,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=self.errors,
+                    pass_fds=[inside.fileno()],
+                    start_new_session=True,
+                    cwd="/",
+                )
+                .result()
+            )
         except OSError as error:
             raise SandboxError(f"{error.filename}: {error.strerror}") from error
         finally:
@@ -120,7 +114,7 @@ class SandboxServer:
         status = self._word(_START_SECONDS)
         if "error" in status:
             self.close()
-            raise SandboxError(_explain(str(status["error"])))
+            raise SandboxError(explain(str(status["error"])))
 
     def run(self, job: dict[str, Any]) -> CodeResult:
         """Run one job to its verdict. Raises SandboxError when this server is no longer usable."""
@@ -144,7 +138,7 @@ class SandboxServer:
             if ended in (-signal.SIGALRM, -signal.SIGKILL, -signal.SIGXCPU):
                 return CodeResult("time", f"the tests were not over after {self.limits.total_seconds:g} s", 0, seconds)
             return CodeResult("sandbox error", f"the tests ended with {ended}", 0, seconds)
-        outcome, passed = answer.get("outcome"), answer.get("passed", 0)
+        outcome, passed = cast(Outcome, answer["outcome"]), int(answer["passed"])
         if outcome == "passed" and answer.get("token") != token:
             return CodeResult("sandbox error", "a verdict without its token", passed, seconds)
         return CodeResult(outcome, str(answer.get("note", "")), passed, seconds)
@@ -152,14 +146,10 @@ class SandboxServer:
     def close(self) -> None:
         """End the server and everything in it."""
         self.control.close()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(_GRACE_SECONDS if self.mode == "none" else 0.2)
-        except subprocess.TimeoutExpired:
-            pass
-        try:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass
         self.process.kill()
         self.process.wait()
         self.errors.close()
@@ -249,7 +239,8 @@ def missing_for_isolation() -> str:
 
 @lru_cache(maxsize=1)
 def _starter() -> ThreadPoolExecutor:
-    """The thread that starts servers. They are to die with their parent, and for the kernel that is a thread: so one that stays."""
+    """The thread that starts servers. They are to die with their parent, and for the kernel that is a thread: so one that
+    stays."""
     return ThreadPoolExecutor(1, thread_name_prefix="sandbox-starter")
 
 
@@ -269,71 +260,3 @@ def _exchange(job: socket.socket, message: dict[str, Any], seconds: float) -> di
                 return answer if isinstance(answer, dict) else None
     except (OSError, WireError):
         return None
-
-
-def _command(mode: SandboxMode, limits: Limits, control: int, folder: Path) -> tuple[list[str], dict[str, str]]:
-    """The command line of a server and its whole environment."""
-    settings = {"isolated": mode != "none", "limits": asdict(limits), "user": 1_879_048_192 + os.getpid() % 65536, "group": 65534}
-    sources = Path(__file__).resolve().parent
-    python = getattr(sys, "_base_executable", sys.executable)
-    serve = [python, "-s", "-P", "-B", "-m", "r1pipe.rewards.sandbox_server", str(control), json.dumps(settings)]
-    environment = {
-        "LANG": "C.UTF-8", "PYTHONUTF8": "1", "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "HOME": "/tmp", "PATH": "/usr/bin:/bin",
-        "TMPDIR": "/tmp",
-    }  # fmt: skip
-    if mode == "none":
-        package = folder / "code" / "r1pipe" / "rewards"
-        package.mkdir(parents=True)
-        for name in _FILES:
-            (package / name).symlink_to(sources / name)
-        work = folder / "work"
-        work.mkdir()
-        return serve, {**environment, "PYTHONPATH": str(folder / "code"), "HOME": str(work), "TMPDIR": str(work)}
-    if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
-        raise SandboxError(f"the sandbox needs Linux on x86_64 or aarch64, this is {sys.platform} on {platform.machine()}")
-    bubblewrap = shutil.which("bwrap")
-    if bubblewrap is None:
-        raise SandboxError("bubblewrap is not installed (the command bwrap): apt-get install bubblewrap, or your system's equivalent")
-    options = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL"]
-    if os.geteuid() == 0:
-        options += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
-    else:
-        options += ["--unshare-user"]
-    options += ["--new-session", "--die-with-parent", "--clearenv"]
-    for name, value in {**environment, "PYTHONPATH": _INSIDE}.items():
-        options += ["--setenv", name, value]
-    library = str(Path(sys.base_prefix) / "lib")
-    shown = {path: path for path in ("/usr/lib", "/usr/lib64", "/usr/lib32", "/etc/ld.so.cache", "/usr/share/zoneinfo", library)}
-    shown[python] = os.path.realpath(python)
-    shown |= {f"{_INSIDE}/r1pipe/rewards/{name}": str(sources / name) for name in _FILES}
-    devices = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
-    folders = {str(parent) for path in (*shown, *devices) for parent in Path(path).parents if str(parent) != "/"}
-    for path in sorted(folders):  # bubblewrap would make them for their owner alone
-        options += ["--perms", "0755", "--dir", path]
-    for path in ("/lib", "/lib64", "/lib32"):
-        options += ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--ro-bind-try", path, path]
-    for path in sorted(shown):
-        options += ["--ro-bind-try", shown[path], path]
-    for packages in sorted({*_installed_packages(), "/usr/lib/python3/dist-packages"}):
-        options += ["--tmpfs", packages] if os.path.isdir(packages) else []
-    for device in devices:
-        options += ["--dev-bind", device, device]
-    options += ["--proc", "/proc", "--dir", "/tmp", "--chdir", "/tmp", "--remount-ro", "/"]
-    return [bubblewrap, *options, *serve], environment
-
-
-def _installed_packages() -> set[str]:
-    """Folders of packages installed beside the interpreter: not part of what programs may use."""
-    base = {"base": sys.base_prefix, "platbase": sys.base_prefix, "installed_base": sys.base_prefix}
-    return {sysconfig.get_path(name, vars=base) for name in ("purelib", "platlib")}
-
-
-def _explain(error: str) -> str:
-    """What a failure to isolate means and what helps."""
-    lowered = error.lower()
-    if "namespace" in lowered or "operation not permitted" in lowered or "permission denied" in lowered or "no space left" in lowered:
-        return (
-            f"no namespaces here ({error}). Allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone,"
-            " kernel.apparmor_restrict_unprivileged_userns), or in a container start it with a seccomp profile that allows them"
-        )
-    return error

@@ -1,8 +1,8 @@
 """Runs a program under test, in a process that nothing else is in.
 
-In the mode "stdio" the program is a script with its own standard input and output. In the mode "serve" it is loaded as a module, and
-this process then answers what the tests ask: call a function, read an attribute, convert. It never sees the tests. Runs in the sandbox.
-"""
+In the mode "stdio" the program is a script with its own standard input and output. In the mode "serve" it is loaded as a
+module, and this process then answers what the tests ask: call a function, read an attribute, convert. It never sees the tests.
+Runs in the sandbox."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ _MAIN = "__main__"
 
 def last_line(error: BaseException) -> str:
     """An exception in one line, with the place in the program."""
-    line = next((frame.lineno for frame in reversed(traceback.extract_tb(error.__traceback__)) if frame.filename == FILENAME), None)
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    line = next((frame.lineno for frame in frames if frame.filename == FILENAME), None)
     try:
         text = str(error.msg if isinstance(error, SyntaxError) else error)[:200]
         line = error.lineno if isinstance(error, SyntaxError) else line
@@ -50,7 +51,7 @@ def run(mode: str, fd: int) -> int:
     sys.stderr = io.TextIOWrapper(
         io.BufferedWriter(io.FileIO(2, "w", closefd=False)), encoding="utf-8", errors="replace", line_buffering=True
     )
-    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
+    sys.__dict__.update(__stdin__=sys.stdin, __stdout__=sys.stdout, __stderr__=sys.stderr)
     try:
         code = compile(source, FILENAME, "exec", dont_inherit=True)
     except COMPILE_ERRORS as error:

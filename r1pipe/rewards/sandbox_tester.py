@@ -1,40 +1,22 @@
 """Runs the tests of one attempt against its program, and judges. Runs in the sandbox, out of the program's sight.
 
-Tests come as standard input and output, as assertions (MBPP), as a `check(candidate)` function (HumanEval) or as calls with expected
-results. The functions of the program that tests call are stand-ins that ask the program's process. The first test that fails ends the
-rest. Only a verdict that comes after the last test carries the job's token.
-"""
+Tests come as standard input and output, as assertions (MBPP), as a `check(candidate)` function (HumanEval) or as calls with
+expected results. The functions of the program that tests call are stand-ins that ask the program's process. The first test that
+fails ends the rest. Only a verdict that comes after the last test carries the job's token."""
 
 from __future__ import annotations
 
-import json
 import os
 import resource
-import select
 import signal
 import socket
-import time
-from types import CodeType
 from typing import Any
 
-from r1pipe.rewards import sandbox_program
-from r1pipe.rewards.sandbox_wire import Unpacker, WireError, decode, encode, pack
+from r1pipe.rewards.sandbox_watch import Program, Stop, short_text
+from r1pipe.rewards.sandbox_wire import Unpacker, WireError, pack
 
-TICK = 0.05
-"""Seconds between two looks at what the program's processes use."""
-STDERR_KEPT = 4096
 TOLERANCE = 1e-6
 TESTER_MEMORY = 2 * 2**30
-_PAGE = os.sysconf("SC_PAGE_SIZE")
-_CLOCK = os.sysconf("SC_CLK_TCK")
-
-
-class Stop(Exception):
-    """The verdict is known."""
-
-    def __init__(self, outcome: str, note: str) -> None:
-        super().__init__(outcome, note)
-        self.outcome, self.note = outcome, note
 
 
 def main(job_fd: int, server: socket.socket, limits: dict[str, Any]) -> int:
@@ -109,7 +91,7 @@ def run_asserts(job: dict[str, Any], server: socket.socket, limits: dict[str, An
             exec(setup, namespace)
         for number, code in enumerate(codes, 1):
             program.start_clock(f"test {number} of {len(codes)}")
-            _hold(lambda code=code: exec(code, namespace), f"test {number} of {len(codes)}")  # type: ignore[misc]
+            _hold(lambda code=code: exec(code, namespace), f"test {number} of {len(codes)}")
             yield
 
 
@@ -140,14 +122,17 @@ def run_calls(job: dict[str, Any], server: socket.socket, limits: dict[str, Any]
                 raise Stop("runtime error", f"no name {wanted_name} in the program")
             results: list[Any] = []
 
-            def ask(call: dict[str, Any] = call, holder: str = holder, name: str = name, results: list[Any] = results) -> None:
-                function = getattr(program.get(holder)(), name) if holder else program.get(name)
-                results.append(function(*call.get("args", []), **call.get("kwargs", {})))
-
-            _hold(ask, where)
+            _hold(lambda call=call, results=results: results.append(_call(program, call)), where)
             if not same_value(results[0], call["expected"]):
                 raise Stop("wrong answer", f"{where}: got {_short(results[0])}, wanted {_short(call['expected'])}")
             yield
+
+
+def _call(program: Program, call: dict[str, Any]) -> Any:
+    """The result of one call; "Solution.f" is the method f of a new Solution."""
+    holder, _, name = call["function"].rpartition(".")
+    function = getattr(program.get(holder)(), name) if holder else program.get(name)
+    return function(*call.get("args", []), **call.get("kwargs", {}))
 
 
 def same_value(got: Any, wanted: Any) -> bool:
@@ -177,335 +162,16 @@ def _hold(test: Any, where: str) -> None:
     except AssertionError as error:
         if getattr(error, "from_program", False):
             raise Stop("runtime error", f"{where}: {error}") from error
-        raise Stop("wrong answer", f"{where}: assertion failed {_short_text(str(error))}".rstrip()) from error
+        raise Stop("wrong answer", f"{where}: assertion failed {short_text(str(error))}".rstrip()) from error
     except MemoryError as error:
         raise Stop("memory", f"{where}: out of memory") from error
     except BaseException as error:
         outcome = "runtime error" if getattr(error, "from_program", False) else "wrong answer"
-        raise Stop(outcome, f"{where}: {type(error).__name__} {_short_text(str(error))}".rstrip()) from error
+        raise Stop(outcome, f"{where}: {type(error).__name__} {short_text(str(error))}".rstrip()) from error
 
 
 def _short(value: Any) -> str:
     try:
-        return _short_text(repr(value))
+        return short_text(repr(value))
     except (ValueError, RecursionError):
         return f"a {type(value).__name__}"
-
-
-def _short_text(text: str) -> str:
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
-class Program:
-    """A running program and the eye on it; a context manager that ends it."""
-
-    def __init__(self, server: socket.socket, limits: dict[str, Any], source: str, mode: str, text: bytes = b"") -> None:
-        self.server, self.limits, self.serving = server, limits, mode == "serve"
-        self.output, self.errors = bytearray(), bytearray()
-        self.messages: list[Any] = []
-        self.unpacker = Unpacker()
-        self.names: set[str] = set()
-        self.ended: dict[str, Any] = {}
-        self.where, self.wall_end, self.cpu_end, self.cpu_used, self.next_look = "loading", 0.0, 0.0, 0.0, 0.0
-        ours, theirs = socket.socketpair()
-        self.questions = ours.detach()
-        null = os.open("/dev/null", os.O_RDWR)
-        self.readers: dict[int, bytearray] = {}
-        self.stdin = -1
-        files = [null, null, null, theirs.fileno()]
-        if not self.serving:
-            files[0], self.stdin = os.pipe()
-            for place, store in ((1, self.output), (2, self.errors)):
-                reader, files[place] = os.pipe()
-                self.readers[reader] = store
-            os.set_blocking(self.stdin, False)
-        self.text = memoryview(text)
-        socket.send_fds(server, [mode.encode()], files)
-        for file in {null, *files[:3]}:
-            os.close(file)
-        theirs.close()
-        answer = json.loads(server.recv(1024))
-        if "started" not in answer:
-            raise Stop("sandbox error", f"no process for the program: {answer.get('error')}")
-        self.process: int = answer["started"]
-        self.start_clock("loading")
-        os.set_blocking(self.questions, False)
-        self.outbox = memoryview(pack({"source": source}))
-
-    def __enter__(self) -> Program:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if not self.ended:
-            self.kill()
-        for file in (self.questions, self.stdin, *self.readers):
-            if file >= 0:
-                os.close(file)
-
-    def kill(self) -> None:
-        """End the program and all that it started; returns when they are gone."""
-        try:
-            os.kill(self.process, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        self.ended = json.loads(self.server.recv(1024))
-
-    def start_clock(self, where: str) -> None:
-        """Time limits count from here."""
-        self.where = where
-        self.wall_end = time.monotonic() + self.limits["wall_seconds"]
-        self.cpu_end = self.cpu_used + self.limits["cpu_seconds"]
-
-    def pump(self) -> None:
-        """Move bytes for at most a tick and look at the limits."""
-        poll = select.poll()
-        poll.register(self.server, select.POLLIN)
-        if self.questions >= 0:
-            poll.register(self.questions, select.POLLIN | (select.POLLOUT if self.outbox else 0))
-        if self.stdin >= 0:
-            poll.register(self.stdin, select.POLLOUT)
-        for reader in self.readers:
-            poll.register(reader, select.POLLIN)
-        for file, _ in poll.poll(TICK * 1000):
-            if file == self.server.fileno():
-                self.ended = json.loads(self.server.recv(1024))
-            elif file == self.questions:
-                self.move_questions()
-            elif file == self.stdin:
-                self.move_input()
-            else:
-                self.move_output(file)
-        self.look()
-
-    def move_questions(self) -> None:
-        """Bytes to and from the program's process."""
-        try:
-            if self.outbox:
-                self.outbox = self.outbox[os.write(self.questions, self.outbox) :]
-            data = os.read(self.questions, 1 << 16)
-        except BlockingIOError:
-            return
-        except (BrokenPipeError, ConnectionResetError):
-            data = b""
-        if data:
-            self.messages += self.unpacker.feed(data)
-        else:
-            os.close(self.questions)
-            self.questions = -1
-
-    def move_input(self) -> None:
-        """The test's input to the program; closed when all is written or nobody reads."""
-        try:
-            if self.text:
-                self.text = self.text[os.write(self.stdin, self.text[:65536]) :]
-        except BlockingIOError:
-            return
-        except BrokenPipeError:
-            self.text = memoryview(b"")
-        if not self.text:
-            os.close(self.stdin)
-            self.stdin = -1
-
-    def move_output(self, reader: int) -> None:
-        """What the program printed, up to the limit."""
-        data = os.read(reader, 1 << 16)
-        store = self.readers[reader]
-        if not data:
-            os.close(reader)
-            del self.readers[reader]
-        elif store is self.errors:
-            store += data
-            del store[:-STDERR_KEPT]
-        else:
-            store += data
-            if len(store) > self.limits["output_bytes"]:
-                raise Stop("output limit", f"{self.where}: more than {self.limits['output_bytes']} bytes of output")
-
-    def look(self) -> None:
-        """Raise Stop when a limit is passed."""
-        now = time.monotonic()
-        if now > self.wall_end:
-            raise Stop("time", f"{self.where}: not ended after {self.limits['wall_seconds']:g} s")
-        if self.ended or now < self.next_look:
-            return
-        self.next_look = now + TICK
-        self.cpu_used, memory, processes = usage(self.process)
-        if self.cpu_used > self.cpu_end:
-            raise Stop("time", f"{self.where}: more than {self.limits['cpu_seconds']:g} s of processor time")
-        if memory > self.limits["memory_bytes"]:
-            raise Stop("memory", f"{self.where}: {memory >> 20} MiB, at most {self.limits['memory_bytes'] >> 20}")
-        if processes > self.limits["processes"] + 2:
-            raise Stop("runtime error", f"{self.where}: {processes - 2} processes, at most {self.limits['processes']}")
-
-    def wait_for_end(self) -> None:
-        """Until a script has ended and its output is read; raises Stop unless it ended well."""
-        while not self.ended or self.readers:
-            self.pump()
-        self.judge_exit()
-
-    def judge_exit(self) -> None:
-        """Raise Stop unless the program ended by itself and well."""
-        code, note = self.ended["exit"], self.errors.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        compiled = next((message["compile"] for message in self.messages if "compile" in message), "")
-        if code == sandbox_program.EXIT_COMPILE and compiled:
-            raise Stop("compile error", compiled)
-        if self.ended["cpu"] >= self.cpu_end or code in (128 + signal.SIGXCPU, -signal.SIGXCPU):
-            raise Stop("time", f"{self.where}: more than {self.limits['cpu_seconds']:g} s of processor time")
-        if code == sandbox_program.EXIT_MEMORY:
-            raise Stop("memory", f"{self.where}: out of memory")
-        if code == 97 and not note:
-            raise Stop("sandbox error", "the program's process could not be isolated")
-        if code != 0:
-            raise Stop("runtime error", f"{self.where}: {_short_text(note) or f'exit code {code}'}")
-
-    def receive(self) -> Any:
-        """The next message of the program's process; raises Stop if it ends first."""
-        while not self.messages:
-            if self.ended and self.questions < 0:
-                self.judge_exit()
-                raise Stop("runtime error", f"{self.where}: the program left before the tests were over")
-            self.pump()
-        return self.messages.pop(0)
-
-    def load(self) -> None:
-        """Wait until the program is loaded; raises Stop if it cannot be."""
-        message = self.receive()
-        if "compile" in message:
-            raise Stop("compile error", str(message["compile"]))
-        if "loaded" not in message:
-            outcome = "memory" if message.get("raised") == "MemoryError" else "runtime error"
-            raise Stop(outcome, f"loading: {_short_text(str(message.get('note')))}")
-        self.names = {str(name) for name in message["loaded"]}
-
-    def ask(self, question: dict[str, Any], arguments: tuple[Any, ...] = (), keywords: dict[str, Any] | None = None) -> Any:
-        """One question to the program; what it raises is raised here."""
-        question["args"] = [encode(argument, handle_number) for argument in arguments]
-        question["kwargs"] = {"d": [[key, encode(value, handle_number)] for key, value in (keywords or {}).items()]}
-        self.outbox = memoryview(pack(question))
-        reply = self.receive()
-        if not isinstance(reply, dict):
-            raise WireError("not an answer")
-        if "raised" in reply:
-            raise _error(str(reply["raised"]), str(reply.get("note")))
-
-        def stand_in(number: int) -> Handle:
-            return Handle(self, {"object": number})
-
-        if "callable" in reply:
-            return stand_in(int(reply["callable"]))
-        for argument, after in zip(arguments, reply.get("args", ()), strict=False):
-            _put_back(argument, decode(after, stand_in))
-        return decode(reply["value"], stand_in)
-
-    def get(self, name: str) -> Any:
-        """A name of the program: a stand-in for a function or class, a copy of plain data."""
-        return self.ask({"ask": "get", "name": name})
-
-    def namespace(self, codes: list[CodeType]) -> dict[str, Any]:
-        """The names of the program that the tests use."""
-        used: set[str] = set()
-        while codes:
-            code, *codes = codes
-            used.update(code.co_names)
-            codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-        return {"__name__": "tests", **{name: self.get(name) for name in sorted(used & self.names)}}
-
-
-class Handle:
-    """Stands for an object in the program's process: may be called, read and gone through, and equals only what the program says
-    of another of its objects; to plain data it is never equal."""
-
-    __hash__ = object.__hash__
-
-    def __init__(self, program: Program, key: dict[str, Any]) -> None:
-        self.__dict__["_r1pipe"] = (program, key)
-
-    def _ask(self, what: str, *arguments: Any, **keywords: Any) -> Any:
-        program, key = self.__dict__["_r1pipe"]
-        return program.ask({"ask": what, **key}, arguments, keywords)
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        return self._ask("call", *arguments, **keywords)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self._ask("attribute", name)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._ask("item", key)
-
-    def __iter__(self) -> Any:
-        return iter(self._ask("iterate"))
-
-    def __len__(self) -> int:
-        return int(self._ask("length"))
-
-    def __str__(self) -> str:
-        return str(self._ask("string"))
-
-    def __bool__(self) -> bool:
-        return self._ask("truth") is True
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Handle) and self._ask("equal", other) is True
-
-    def __lt__(self, other: object) -> bool:
-        return isinstance(other, Handle) and self._ask("less", other) is True
-
-
-def handle_number(value: Any) -> int:
-    """The number of a stand-in; nothing else of the tests' side may cross."""
-    if isinstance(value, Handle):
-        number: int = value.__dict__["_r1pipe"][1]["object"]
-        return number
-    raise TypeError(f"a {type(value).__name__} cannot be given to the program")
-
-
-def _put_back(argument: Any, after: Any) -> None:
-    """What a call that returned nothing did to an argument."""
-    if isinstance(argument, (list, bytearray)) and type(after) is type(argument):
-        argument[:] = after
-    elif isinstance(argument, (dict, set)) and type(after) is type(argument):
-        argument.clear()
-        argument.update(after)
-
-
-def _error(name: str, note: str) -> BaseException:
-    """An exception of the program: of the built-in type by that name, else a RuntimeError."""
-    kind = getattr(__import__("builtins"), name, None)
-    usable = isinstance(kind, type) and issubclass(kind, Exception) and kind is not UnicodeDecodeError
-    error: BaseException = RuntimeError(note)
-    if usable:
-        try:
-            error = kind(note)  # type: ignore[misc]
-        except TypeError:
-            error = RuntimeError(note)
-    error.from_program = True  # type: ignore[attr-defined]
-    return error
-
-
-def usage(root: int) -> tuple[float, int, int]:
-    """(seconds of processor time, resident bytes, processes) of a process and all below it, from /proc."""
-    parents: dict[int, int] = {}
-    numbers: dict[int, tuple[float, int]] = {}
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/stat") as file:
-                fields = file.read().rpartition(")")[2].split()
-        except OSError:
-            continue
-        parents[int(name)] = int(fields[1])
-        numbers[int(name)] = (sum(map(int, fields[11:15])) / _CLOCK, int(fields[21]) * _PAGE)
-    seconds, memory, count = 0.0, 0, 0
-    for process in numbers:
-        above = process
-        while above not in (root, 0, 1) and above in parents:
-            above = parents[above]
-        if above == root:
-            seconds += numbers[process][0]
-            memory += numbers[process][1] if process != root else 0
-            count += 1
-    return seconds, memory, count

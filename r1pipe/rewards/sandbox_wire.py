@@ -1,8 +1,8 @@
 """What goes between the tests and the program under test: plain data only, as framed JSON.
 
-The program runs in a process of its own and the tests in another one that it cannot see. Arguments and results cross as copies of
-built-in values; anything else stays where it is and crosses as a numbered handle. So a program can answer a question, but it cannot
-pass an object that claims to be equal to everything, and it cannot reach what it is compared with.
+The program runs in a process of its own and the tests in another one that it cannot see. Arguments and results cross as copies
+of built-in values; anything else stays where it is and crosses as a numbered handle. So a program can answer a question, but it
+cannot pass an object that claims to be equal to everything, and it cannot reach what it is compared with.
 
 This file and the other `sandbox_*` files that it serves run inside the sandbox: the standard library is all they may import.
 """

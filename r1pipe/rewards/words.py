@@ -2,15 +2,15 @@
 
 The paper's language reward is a share of words (v2 Eq. 7) and does not say what a word is. Here it is:
 
-- in scripts that put spaces between words (Latin, Cyrillic, Greek, Arabic, Hebrew, Devanagari, Hangul, …) a run of letters with its
-  marks, apostrophes and inner hyphens is one word;
+- in scripts that put spaces between words (Latin, Cyrillic, Greek, Arabic, Hebrew, Devanagari, Hangul, …) a run of letters with
+  its marks, apostrophes and inner hyphens is one word;
 - each Han character and each kana is one word of its own;
 - in scripts without spaces every few letters are one word (`LETTERS_PER_WORD`), rounded up a run.
 
-Left out, because they belong to no language: maths in dollars, `\\(…\\)`, `\\[…\\]` and LaTeX environments, LaTeX commands, fenced
-and inline code, URLs, addresses, tags, numbers and what is joined to a digit, names of variables and functions (single letters,
-snake_case, camelCase, dotted and called names, sin and gcd), units of measure, and acronyms in capitals of up to five letters.
-"""
+Left out, because they belong to no language: maths in dollars, `\\(…\\)`, `\\[…\\]` and LaTeX environments, LaTeX commands,
+fenced and inline code, URLs, addresses, tags, numbers and what is joined to a digit, names of variables and functions (single
+letters, snake_case, camelCase, dotted and called names, sin and gcd), units of measure, and acronyms in capitals of up to five
+letters."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 LETTERS_PER_WORD = {"Thai": 5, "Lao": 5, "Khmer": 5, "Burmese": 7}
-"""Letters, vowel signs and marks to a word. In the Declaration of Human Rights, Thai takes 5.3 of them and Burmese 7.6 where English
-takes a word; Lao and Khmer are set like Thai."""
+"""Letters, vowel signs and marks to a word. In the Declaration of Human Rights, Thai takes 5.3 of them and Burmese 7.6 where
+English takes a word; Lao and Khmer are set like Thai."""
 CHARACTER_SCRIPTS = frozenset({"Han", "Kana"})
 
 _RANGES: dict[str, tuple[tuple[int, int], ...]] = {
@@ -59,6 +59,11 @@ _STARTS = sorted((low, high, script) for script, ranges in _RANGES.items() for l
 _LOWS = [low for low, _, _ in _STARTS]
 
 
+def words_in(text: str) -> frozenset[str]:
+    """The words of a table written as one text."""
+    return frozenset(text.split())
+
+
 def _characters(scripts: list[str]) -> str:
     return "".join(f"{chr(low)}-{chr(high)}" for script in scripts for low, high in _RANGES[script])
 
@@ -75,18 +80,22 @@ _TOKEN = re.compile(
 )
 _JOINERS = re.compile(r"['’ʼ\u05f3\u05f4·\u2010\u2011-]")
 _CAMEL = re.compile(r"[a-zß-öø-ÿ][A-Z]")
-_NEUTRAL = frozenset(
-    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln lg exp sqrt gcd lcm mod max min lim det dim deg sgn arg inf sup"
-    " dx dy dz dt du dv ds dr"
-    " mm cm dm km mg kg ml cl kj hz khz mhz kw kwh mph kmh".split()
+_NEUTRAL = words_in(
+    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln lg exp sqrt gcd lcm mod max min lim det dim deg"
+    " sgn arg inf sup dx dy dz dt du dv ds dr mm cm dm km mg kg ml cl kj hz khz mhz kw kwh mph kmh"
 )
 _FENCES = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
 _INLINE_CODE = re.compile(r"`[^`\n]{1,300}`")
 _DOLLARS = re.compile(r"\$\$.*?\$\$|(?<!\\)\$(?![\s$])(?:[^$\\\n]|\\.){0,400}?(?<!\s)\$(?![0-9])", re.DOTALL)
 _LATEX = re.compile(
-    r"\\\[.*?\\\]|\\\(.*?\\\)|\\begin\{([A-Za-z]{1,30}\*?)\}.*?\\end\{\1\}|\\(?:begin|end)\{[^{}\n]{0,40}\}|\\[A-Za-z]+\*?", re.DOTALL
+    r"\\\[.*?\\\]|\\\(.*?\\\)"
+    r"|\\begin\{([A-Za-z]{1,30}\*?)\}.*?\\end\{\1\}|\\(?:begin|end)\{[^{}\n]{0,40}\}|\\[A-Za-z]+\*?",
+    re.DOTALL,
 )
-_PROSE = re.compile(rf"(?:(?<![\\{_LETTER}])[{_LETTER}]{{2,}}[ ,]+(?:[{_LETTER}][ ,]+)?){{2}}[{_LETTER}]{{2}}|[{_characters(['Han', 'Kana'])}]{{2}}")
+_PROSE = re.compile(
+    rf"(?:(?<![\\{_LETTER}])[{_LETTER}]{{2,}}[ ,]+(?:[{_LETTER}][ ,]+)?){{2}}[{_LETTER}]{{2}}"
+    rf"|[{_characters(['Han', 'Kana'])}]{{2}}"
+)
 _ADDRESSES = re.compile(r"(?:https?|ftp)://[^\s<>]+|\bwww\.[^\s<>]+|[\w.+-]{1,64}@[\w-]{1,64}\.[\w.-]{1,64}")
 _TAGS = re.compile(r"</?[A-Za-z|!][^<>\n]{0,100}>")
 
@@ -97,13 +106,13 @@ class Word(NamedTuple):
     Attributes:
         text: as written.
         script: one of the names of the script table, e.g. "Latin", "Han".
-        count: how many words it counts for.
+        units: how many words it counts for.
         sentence: the number of the sentence it stands in, from 0.
     """
 
     text: str
     script: str
-    count: int
+    units: int
     sentence: int
 
 
