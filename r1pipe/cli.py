@@ -29,6 +29,7 @@ RUNNING, READING, RECIPES, CHECKING = "Run", "Look", "Recipes", "Check"
 app = typer.Typer(
     name="r1pipe",
     rich_markup_mode="rich",
+    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="New here? [bold]r1pipe plan[/bold] says what would happen, [bold]r1pipe run-all[/bold] does it, "
@@ -64,11 +65,11 @@ def run_all(
     """Take the base model through all stages; go on with a run that exists.
 
     Examples:
-      r1pipe run-all                                    the embedded default, on this machine
-      r1pipe run-all --recipe my.toml --run first       a recipe of your own
-      r1pipe run-all --set seed=2 --run second          the same with another seed
-      r1pipe run-all --until reasoning-rl               part of the chain
-      r1pipe run-all --redo mixed-rl                    make a stage again
+      r1pipe run-all                             the embedded default
+      r1pipe run-all --recipe my.toml --run a    a recipe of your own
+      r1pipe run-all --set seed=2 --run b        the same with another seed
+      r1pipe run-all --until reasoning-rl        part of the chain
+      r1pipe run-all --redo mixed-rl             make a stage again
     """
     from r1pipe.opening import open_or_begin
     from r1pipe.work import work
@@ -87,8 +88,8 @@ def run_one(
     """Run one stage or step; what it reads must be there.
 
     Examples:
-      r1pipe run rejection-sft                          a stage with all its steps
-      r1pipe run rejection-sft/select --redo            one step, made again
+      r1pipe run rejection-sft                   a stage with all its steps
+      r1pipe run rejection-sft/select --redo     one step, made again
     """
     from r1pipe.opening import open_with_sets
     from r1pipe.work import work
@@ -138,7 +139,7 @@ def plan(
     """Say what would run and why, before anything starts.
 
     Examples:
-      r1pipe plan                                       of the run worked on last, or of the embedded default
+      r1pipe plan                     the run worked on last, or nano
       r1pipe plan --recipe my.toml
       r1pipe plan --run nano --set reasoning-rl.steps=80
     """
@@ -160,7 +161,7 @@ def status(run: RunArgument = None, json: JsonOption = False) -> None:
 
     opened = open_run(run)
     plans = runner.plan(opened.run, opened.pipeline, opened.recipe)
-    _show(json, lambda: status_json(opened, plans), lambda: status_view(opened, plans))
+    _show(json, lambda: status_json(opened, plans), lambda: status_view(opened, plans, console.out().width))
 
 
 @app.command(rich_help_panel=READING)
@@ -186,10 +187,10 @@ def inspect(
     """Look into a run: settings, curves, samples with every reward and its reason.
 
     Examples:
-      r1pipe inspect                                    the run as a whole
-      r1pipe inspect reasoning-rl                       record, curves, samples
-      r1pipe inspect reasoning-rl/rollouts --part last --reward format --below 1
-      r1pipe inspect rejection-sft/sample/attempts --verdict wrong --language zh
+      r1pipe inspect                             the run as a whole
+      r1pipe inspect reasoning-rl                record, curves, samples
+      r1pipe inspect reasoning-rl --part last --reward format --below 1
+      r1pipe inspect rejection-sft/sample --verdict wrong --language zh
       r1pipe inspect evaluate/attempts --part r1 --row 6
     """
     from r1pipe.opening import open_run

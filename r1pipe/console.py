@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -67,9 +67,16 @@ def err() -> Console:
 
 
 def say(*items: RenderableType) -> None:
-    """Print results."""
-    for item in items:
-        out().print(item)
+    """Print results; on something that is no terminal without the spaces that fill a line."""
+    from rich.console import Group
+
+    console, whole = out(), Group(*items)  # a group keeps what a text says of its own wrapping
+    if console.is_terminal:
+        console.print(whole, crop=False)
+        return
+    with console.capture() as captured:
+        console.print(whole, crop=False)
+    sys.stdout.write("\n".join(line.rstrip() for line in captured.get().split("\n")))
 
 
 def say_json(data: Any) -> None:
@@ -149,18 +156,24 @@ def mark(state: str) -> Text:
     return Text(*MARKS[state])
 
 
-def grid(rows: Iterable[Sequence[RenderableType]], *, indent: int = 2, gap: int = 2) -> RenderableType:
-    """Rows in columns without lines; the last column takes what is left of the width."""
-    from rich.padding import Padding
+def columns(rows: Sequence[Sequence[Text]], width: int, gap: int = 2, right: Sequence[int] = ()) -> RenderableType:
+    """Rows of one line each: every column as wide as its widest cell, the last one cut to what is left of the width.
+
+    Args:
+        right: columns that are aligned to the right.
+    """
     from rich.table import Table
 
-    listed = list(rows)
+    count = max(map(len, rows), default=0)
+    widths = [max((row[number].cell_len for row in rows), default=0) for number in range(count)]
+    if count:
+        widths[-1] = max(8, min(widths[-1], width - sum(widths[:-1]) - gap * (count - 1)))
     table = Table.grid(padding=(0, gap, 0, 0))
-    for number in range(max(map(len, listed), default=0)):
-        table.add_column(overflow="fold", no_wrap=False, ratio=None, justify="left", style="dim" if number == 0 else "")
-    for row in listed:
+    for number, wide in enumerate(widths):
+        table.add_column(width=wide, no_wrap=True, overflow="ellipsis", justify="right" if number in right else "left")
+    for row in rows:
         table.add_row(*row)
-    return Padding(table, (0, 0, 0, indent))
+    return table
 
 
 def heading(title: str, *details: str) -> Text:
@@ -185,26 +198,39 @@ def value(number: Any, digits: int = 3) -> str:
     if isinstance(number, float):
         if number != 0 and (abs(number) < 10**-digits or abs(number) >= 1e6):
             return f"{number:.2e}"
-        return f"{number:,.{digits}f}" if abs(number) < 100 else f"{number:,.1f}"
+        return f"{number:,.{digits}f}" if abs(number) < 10 else f"{number:,.1f}"
     if isinstance(number, Mapping | list | tuple):
         return json.dumps(number, ensure_ascii=False, default=str)
     return str(number)
 
 
-def duration(seconds: float | None) -> str:
-    """A span of time for a person: "0.4 s", "43 s", "2 min 05 s", "1 h 02 min", "3 d 04 h"."""
+def setting(found: Any) -> str:
+    """A setting as it would be typed: exact, without separators."""
+    if isinstance(found, bool):
+        return "true" if found else "false"
+    if isinstance(found, str):
+        return found or '""'
+    return "(none)" if found is None else json.dumps(found, ensure_ascii=False, default=str)
+
+
+def duration(seconds: float | None, whole: bool = False) -> str:
+    """A span of time for a person: "0.4 s", "43 s", "2 min 05 s", "1 h 02 min", "3 d 04 h".
+
+    Args:
+        whole: no tenths of seconds, for what is only an estimate.
+    """
     if seconds is None:
         return "–"
-    if seconds < 9.95:
+    if seconds < 9.95 and not whole:
         return f"{max(0.0, seconds):.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    if whole < 86400:
-        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-    return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"
+    rounded = max(0, round(seconds))
+    if rounded < 60:
+        return f"{rounded} s"
+    if rounded < 3600:
+        return f"{rounded // 60} min {rounded % 60:02d} s"
+    if rounded < 86400:
+        return f"{rounded // 3600} h {rounded % 3600 // 60:02d} min"
+    return f"{rounded // 86400} d {rounded % 86400 // 3600:02d} h"
 
 
 def size(count: float) -> str:

@@ -16,6 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from r1pipe.errors import RecipeError, StateError
+from r1pipe.failures import shown
 from r1pipe.graph import Pipeline
 from r1pipe.recipe import Recipe, apply_sets, load_recipe, pipeline_name
 from r1pipe.rundir import RunDir, find_run, list_runs, runs_root
@@ -124,6 +125,13 @@ def open_run(name: str | None = None) -> Opened:
     run = find_run(name)
     pipeline, recipe = load(run.recipe_path.read_text(encoding="utf-8"), os.fspath(run.recipe_path))
     return Opened(run, pipeline, recipe)
+
+
+def run_option(run: RunDir) -> str:
+    """What to add to a command so that it means this run: nothing when it is the one worked on last."""
+    known = list_runs()
+    newest = bool(known) and known[0].root.resolve() == run.root.resolve()
+    return "" if newest else f" --run {shown(run)}"
 
 
 def open_or_begin(recipe: str | None, run: str | None, sets: Sequence[str]) -> Opened:

@@ -10,7 +10,7 @@ from r1pipe.errors import StateError, Stopped
 from r1pipe.launch import StopRequest
 from r1pipe.lock import describe_lock, is_live
 from r1pipe.manifest import write_atomic
-from r1pipe.opening import Opened, load, loader
+from r1pipe.opening import Opened, load, loader, run_option
 from r1pipe.rundir import new_run_path
 from r1pipe.runner import StepPlan, create_run, execute, fork, plan
 
@@ -41,7 +41,7 @@ def begin(opened: Opened) -> Opened:
             )
         write_atomic(opened.run.recipe_path, opened.recipe.text.encode())
         for key, before, after in opened.edits:
-            console.notice(f"recipe of run {opened.run.name}: {key} was {console.value(before)}, is {console.value(after)}")
+            console.notice(f"recipe of run {opened.run.name}: {key} was {console.setting(before)}, is {console.setting(after)}")
     return opened
 
 
@@ -120,14 +120,14 @@ def _look_next(opened: Opened, plans: Sequence[StepPlan]) -> list[RenderableType
     from r1pipe.views.status import command
     from r1pipe.views.step import tables_of
 
-    run = opened.run
+    option = run_option(opened.run)
     makers = [place.step for place in plans if place.step.makes]
-    lines = [command(f"r1pipe inspect --run {run.name}", "steps, lineage, table")]
+    lines = [command(f"r1pipe inspect{option}", "steps, lineage, table")]
     if makers:
-        lines.append(command(f"r1pipe inspect {makers[-1].name} --run {run.name}", "curves and samples of a stage"))
+        lines.append(command(f"r1pipe inspect {makers[-1].name}{option}", "curves and samples of a stage"))
     scored = [place.step for place in plans if "attempts" in tables_of(opened, place.step)]
     if scored:
-        what = f"r1pipe inspect {scored[-1].name}/attempts --verdict wrong --run {run.name}"
+        what = f"r1pipe inspect {scored[-1].name}/attempts --verdict wrong{option}"
         lines.append(command(what, "what it still gets wrong"))
     return list(lines)
 

@@ -12,6 +12,7 @@ from r1pipe.stages.evaluate import Config as EvaluateConfig
 from r1pipe.stages.mixed_rl import Config as MixedConfig
 from r1pipe.stages.mixed_rl import RewardModelsConfig
 from r1pipe.stages.prepare import Config as PrepareConfig
+from r1pipe.stages.prepare import SourceSpec
 from r1pipe.stages.rejection_sft import SampleConfig
 from r1pipe.train.settings import DEFAULT_MICRO_BATCH, GrpoSettings, RewardModelSettings, SftSettings, micro_batches
 
@@ -31,10 +32,11 @@ def amounts(step: Step, config: Any, launch: Launch) -> list[str]:
         return [_reward_model(name, settings, launch) for name, settings in models.items()]
     if isinstance(config, PrepareConfig):
         tables = [(name, getattr(config, name)) for name in PrepareConfig.model_fields]
-        counts = (
-            f"{value(spec.count) if spec.count else 'all'} {name.replace('_', ' ')} from {spec.source}" for name, spec in tables
-        )
-        return [", ".join(counts)]
+        sources = dict.fromkeys(spec.source for _, spec in tables)
+        return [
+            f"from {source}: {', '.join(_rows(name, spec) for name, spec in tables if spec.source == source)}"
+            for source in sources
+        ]
     if isinstance(config, EvaluateConfig):
         questions = config.problems + config.general
         answers = questions * config.samples * len(CHECKPOINTS)
@@ -49,6 +51,10 @@ def amounts(step: Step, config: Any, launch: Launch) -> list[str]:
     return []
 
 
+def _rows(name: str, spec: SourceSpec) -> str:
+    return f"{value(spec.count) if spec.count else 'all'} {name.replace('_', ' ')}"
+
+
 def _grpo(config: GrpoSettings, launch: Launch) -> list[str]:
     answers = config.questions_per_rollout * config.group
     total = answers * config.rollouts
@@ -60,7 +66,8 @@ def _grpo(config: GrpoSettings, launch: Launch) -> list[str]:
     ]
     if config.refresh_reference and config.refresh_reference < config.steps:
         refreshes = (config.steps - 1) // config.refresh_reference
-        lines.append(f"the reference is replaced by the policy every {config.refresh_reference} steps, {refreshes} times")
+        often = "once" if refreshes == 1 else f"{refreshes} times"
+        lines.append(f"the reference is replaced by the policy every {config.refresh_reference} steps, {often}")
     if isinstance(config, MixedConfig):
         share = f"{config.general_share:.0%} of the questions are general from then on"
         lines.append(f"preference rewards join at step {config.switch_step} of {config.steps}; {share}")

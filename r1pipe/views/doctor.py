@@ -38,7 +38,9 @@ def _found(fact: Fact) -> Text:
     text = console.plain(fact.found, "" if fact.state != "absent" else "dim")
     if fact.wanted:
         text.append(f"   {fact.wanted}", style="dim")
-    if fact.hint:
+    if fact.hint and fact.state == "absent":
+        text.append("   ").append_text(console.plain(fact.hint, "dim"))
+    elif fact.hint:
         text.append("\n→ ", style="cyan").append_text(console.plain(fact.hint))
     return text
 

@@ -9,11 +9,12 @@ from difflib import get_close_matches
 from typing import Any
 
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from r1pipe import console
 from r1pipe.errors import R1PipeError
-from r1pipe.opening import Opened
+from r1pipe.opening import Opened, run_option
 from r1pipe.runner import StepPlan, plan
 from r1pipe.stage import Step
 from r1pipe.views import results, rows, tables
@@ -70,9 +71,9 @@ def _artifact(opened: Opened, step: Step, name: str) -> str:
     return name
 
 
-def overview(opened: Opened, plans: Sequence[StepPlan]) -> RenderableType:
+def overview(opened: Opened, plans: Sequence[StepPlan], width: int) -> RenderableType:
     """The run as a whole: steps, lineage, the checkpoint table, and where to look."""
-    parts: list[RenderableType] = [status_view(opened, plans)]
+    parts: list[RenderableType] = [status_view(opened, plans, width)]
     found = results.read_results(opened.run, opened.pipeline)
     if found:
         parts += [Text(), results.results_view(found)]
@@ -82,19 +83,22 @@ def overview(opened: Opened, plans: Sequence[StepPlan]) -> RenderableType:
 
 def where_to_look(opened: Opened, plans: Sequence[StepPlan]) -> list[RenderableType]:
     """Commands that look into what is there."""
-    lines: list[RenderableType] = []
+    table = Table.grid(padding=(0, 3, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold", style="dim")
     for place in plans:
         names = tables_of(opened, place.step)
         if place.state in ("done", "partial") and (place.step.makes or names):
-            inner = ", ".join(names)
-            lines.append(Text.assemble("  r1pipe inspect ", place.step.name, (f"   {inner}" if inner else "", "dim")))
-    return [Text("look into", style="bold"), *lines] if lines else []
+            inner = ", ".join(f"/{name}" for name in names)
+            table.add_row(f"  r1pipe inspect {place.step.name}{run_option(opened.run)}", console.plain(inner))
+    return [Text("look into", style="bold"), table] if table.row_count else []
 
 
-def stage_view(opened: Opened, plans: Sequence[StepPlan]) -> RenderableType:
+def stage_view(opened: Opened, plans: Sequence[StepPlan], width: int) -> RenderableType:
     """The steps of one stage."""
-    lines = [command(f"r1pipe inspect {place.step.name}", "looks into it") for place in plans]
-    return Group(console.heading(f"stage {plans[0].step.stage}"), Text(), step_table(opened, plans), Text(), *lines)
+    option = run_option(opened.run)
+    lines = [command(f"r1pipe inspect {place.step.name}{option}", "looks into it") for place in plans]
+    return Group(console.heading(f"stage {plans[0].step.stage}"), Text(), step_table(opened, plans, width), Text(), *lines)
 
 
 def artifact_view(opened: Opened, place: StepPlan, name: str, width: int, wanted: tables.Filter, limit: int) -> RenderableType:
@@ -102,7 +106,10 @@ def artifact_view(opened: Opened, place: StepPlan, name: str, width: int, wanted
     step = place.step
     folder = opened.run.step_dir(step) / name
     if name in tables_of(opened, step):
-        return table_view(f"{step.name}/{name}", tables.select(folder, wanted, limit), width, part_unit(name), wanted)
+        selection = tables.select(folder, wanted, limit)
+        there = tables.select(folder, tables.Filter(), 0) if not selection.matching else None
+        command_text = f"r1pipe inspect {step.name}/{name}{run_option(opened.run)}"
+        return table_view(f"{step.name}/{name}", selection, width, part_unit(name), wanted, there, command_text)
     if name == "log":
         return log_view(opened, place)
     if name == "metrics":
@@ -119,29 +126,39 @@ def artifact_view(opened: Opened, place: StepPlan, name: str, width: int, wanted
     return Group(head, Text(), summary_view(content))
 
 
-def table_view(title: str, selection: tables.Selection, width: int, unit: str, wanted: tables.Filter) -> RenderableType:
-    """Counts, then rows."""
-    filtered = wanted != tables.Filter()
-    matching = f"{selection.matching:,} match" if filtered else ""
+def table_view(
+    title: str,
+    selection: tables.Selection,
+    width: int,
+    unit: str,
+    wanted: tables.Filter,
+    there: tables.Selection | None,
+    again: str,
+) -> RenderableType:
+    """Counts, then rows.
+
+    Args:
+        there: the counts of the whole table, shown when no row matches.
+        again: the command that shows this table.
+    """
+    matching = f"{selection.matching:,} match" if wanted != tables.Filter() else ""
     shown = f"{len(selection.rows):,} shown" if len(selection.rows) < selection.matching else ""
     head = console.heading(title, f"{selection.total:,} rows", *(text for text in (matching, shown) if text))
+    if not selection.matching:
+        counts = rows.counts_line(there.counts) if there else Text()
+        return Group(head, Text(), Text("no row matches; the table holds", style="yellow"), counts)
     parts: list[RenderableType] = [head, Text()]
     counts = rows.counts_line(selection.counts)
     if counts.plain:
         parts += [counts, Text()]
     if selection.rows:
         parts.append(rows.rows_view(selection.rows, width, unit))
-        number = selection.rows[0].number
-        parts.append(command(f"r1pipe inspect {title} --row {number}", "shows one row in full; --limit N shows more rows"))
-    else:
-        parts.append(Text("no row matches", style="yellow"))
+        parts.append(command(f"{again} --row {selection.rows[0].number}", "one row in full; --limit N: more"))
     return Group(*parts)
 
 
 def files_view(title: str, opened: Opened, place: StepPlan, name: str) -> RenderableType:
     """The files of a folder with their digests."""
-    from rich.table import Table
-
     record = place.manifest.outputs.get(name) if place.manifest else None
     table = Table.grid(padding=(0, 3, 0, 0))
     folder = opened.run.output_path(place.step, name)
@@ -181,10 +198,10 @@ def inspection(
     if json:
         return inspect_json(opened, plans, target, wanted, limit, row)
     if target is None:
-        return overview(opened, plans)
+        return overview(opened, plans, width)
     places = [place for place in plans if place.step in target.steps]
     if not target.artifact:
-        return step_view(opened, places[0], width) if len(places) == 1 else stage_view(opened, places)
+        return step_view(opened, places[0], width) if len(places) == 1 else stage_view(opened, places, width)
     if row is not None:
         folder = opened.run.step_dir(places[0].step) / target.artifact
         return rows.row_in_full(tables.read_row(folder, row), part_unit(target.artifact))

@@ -9,7 +9,7 @@ from typing import Any
 from r1pipe import console
 from r1pipe.observer import Observer
 from r1pipe.views.made import made
-from r1pipe.views.numbers import is_headline, label, order
+from r1pipe.views.numbers import amount, is_headline, label, order
 from r1pipe.views.watch import Watch
 
 LEAST_SECONDS, MOST_SECONDS = 5.0, 60.0
@@ -52,9 +52,9 @@ def progress_line(watch: Watch) -> str:
     words.append(console.duration(watch.elapsed))
     left = watch.seconds_left()
     if left is not None:
-        words[-1] += f", about {console.duration(round(left))} left"
+        words[-1] += f", about {console.duration(left, whole=True)} left"
     keys = sorted((key for key, series in watch.series.items() if is_headline(key) and series.last is not None), key=order)
-    numbers = "  ".join(f"{label(key)} {console.value(watch.series[key].last)}" for key in keys)
+    numbers = "  ".join(f"{label(key)} {amount(key, watch.series[key].last)}" for key in keys)
     return " ".join(words) + (f": {numbers}" if numbers else "")
 
 

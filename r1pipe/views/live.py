@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,12 +20,14 @@ from r1pipe.manifest import Manifest
 from r1pipe.observer import Observer
 from r1pipe.stage import Step
 from r1pipe.views.made import made
-from r1pipe.views.numbers import Series, is_headline, label, order
+from r1pipe.views.numbers import Series, amount, is_headline, label, order
 from r1pipe.views.plots import spark
 from r1pipe.views.watch import Watch
 
 REFRESH_PER_SECOND = 4
-SPARK_WIDTH = 16
+SPARK_WIDTHS = (14, 32)
+"""Characters of a curve, at least and at most."""
+
 SAMPLE_LINES = 4
 
 
@@ -100,7 +103,7 @@ def running(watch: Watch, width: int) -> RenderableType:
     words.append(console.duration(watch.elapsed))
     left = watch.seconds_left()
     if left is not None:
-        words.append(f"about {console.duration(round(left))} left")
+        words.append("finishing" if done == total else f"about {console.duration(left, whole=True)} left")
     line = Text(" · ".join(words))
     bar = ProgressBar(
         total=total or 1, completed=done or 0, width=max(10, min(40, width - cell_len(line.plain) - 4)), pulse=not total
@@ -117,16 +120,17 @@ def numbers_table(watch: Watch, width: int) -> Table | None:
         return None
     columns = 2 if width >= 76 and len(keys) > 3 else 1
     rows = -(-len(keys) // columns)
+    wide = max(SPARK_WIDTHS[0], min(SPARK_WIDTHS[1], width // columns - 27))
     table = Table.grid(padding=(0, 2, 0, 0))
     for _ in range(columns):
         table.add_column(style="dim", no_wrap=True)
-        table.add_column(justify="right", no_wrap=True, min_width=7)
-        table.add_column(no_wrap=True, width=SPARK_WIDTH, style="cyan")
+        table.add_column(justify="right", no_wrap=True, min_width=8)
+        table.add_column(no_wrap=True, width=wide, style="cyan")
     for row in range(rows):
         cells: list[RenderableType] = []
         for key in keys[row::rows]:
             series = watch.series[key]
-            cells += [console.one_line(label(key), most=24), console.value(series.last), spark(series.values, SPARK_WIDTH)]
+            cells += [console.one_line(label(key), most=24), amount(key, series.last), spark(series.values, wide)]
         table.add_row(*cells)
     return table
 
@@ -156,15 +160,37 @@ def finished_line(step: Step, manifest: Manifest, series: dict[str, Series]) -> 
 
 
 @contextmanager
+def calm_keyboard() -> Iterator[None]:
+    """Keep Ctrl-C from spoiling the picture: by default a terminal then drops half-written output and prints "^C"."""
+    try:
+        import termios
+
+        descriptor = sys.stdin.fileno()
+        before = termios.tcgetattr(descriptor)
+    except (ImportError, OSError, ValueError, termios.error):
+        yield  # no such terminal: nothing to keep calm
+        return
+    calm = [*before[:3], (before[3] | termios.NOFLSH) & ~termios.ECHOCTL, *before[4:]]
+    termios.tcsetattr(descriptor, termios.TCSANOW, calm)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSANOW, before)
+
+
+@contextmanager
 def live_view(watch: Watch) -> Iterator[Observer]:
     """Shows the run for the length of a `with` block; what was finished stays on the terminal."""
     terminal = console.out()
     screen = Screen(watch)
-    with Live(screen, console=terminal, refresh_per_second=REFRESH_PER_SECOND, transient=True) as live:
+    with (
+        calm_keyboard(),
+        Live(screen, console=terminal, refresh_per_second=REFRESH_PER_SECOND, transient=True) as live,
+    ):
 
         def tell(what: str, about: Any) -> None:
             if what == "end":
-                terminal.print(finished_line(*about))
+                terminal.print(Group(finished_line(*about)))
             elif what == "notice":
                 line = str(about)
                 if line.startswith("stopping"):

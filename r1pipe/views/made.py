@@ -32,7 +32,8 @@ def _parts(summary: Mapping[str, Any], series: Mapping[str, Series]) -> list[str
         shares = ", ".join(f"{value(count)} {verdict}" for verdict, count in sorted(verdicts.items()))
         return [f"{value(summary.get('attempts'))} attempts: {shares}"]
     if changing := [_change(key, series[key]) for key in CHANGING if key in series and series[key].last is not None]:
-        return changing
+        rows = [f"{value(summary['rows'])} rows"] if isinstance(summary.get("rows"), int) else []
+        return [*rows, *changing]
     if inner := [f"{name} {value(part['accuracy'], 2)} held out" for name, part in summary.items() if _has(part, "accuracy")]:
         return inner
     scalars = [(key, number) for key, number in summary.items() if isinstance(number, int | float | str)]

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from r1pipe.console import value
+
 LABELS = {
-    "total_mean": "total reward",
+    "total_mean": "total",
     "pass_at_1": "pass@1",
     "right": "right",
     "tokens_mean": "tokens",
-    "flat_share": "no-signal groups",
+    "flat_share": "no signal",
     "flat_right": "all right",
     "flat_wrong": "all wrong",
     "truncated_share": "cut off",
@@ -42,6 +44,8 @@ HEADLINES = (
     "unjudged",
 )
 """What a running step shows beside its reward parts."""
+
+COUNTS = ("unjudged",)
 
 HIDDEN = ("step", "answers", "tokens_total", "checkpoint")
 
@@ -78,6 +82,12 @@ class Series:
 def label(key: str) -> str:
     """What a person calls a number."""
     return LABELS.get(key, key.removeprefix("rewards.").replace("_", " "))
+
+
+def amount(key: str, number: float | None) -> str:
+    """A number as it is shown: counts without places, lengths with one."""
+    whole = number is not None and key in COUNTS and number == int(number)
+    return value(int(number)) if whole and number is not None else value(number)
 
 
 def numbers_of(line: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:

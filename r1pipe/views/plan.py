@@ -14,12 +14,16 @@ from r1pipe.graph import section_of
 from r1pipe.opening import Opened
 from r1pipe.rundir import free_name
 from r1pipe.runner import StepPlan
+from r1pipe.stage import Step
 from r1pipe.views import lineage
 from r1pipe.views.settings import changes_text, settings_of
 from r1pipe.views.status import command, step_json
 
 WOULD = {"todo": "runs", "partial": "goes on", "done": "is kept", "changed": "blocks", "stale": "blocks"}
 """State -> what `run-all` would do with the step."""
+
+MOST_SETTINGS = 12
+"""A step with more settings than this in the recipe shows them with --settings only."""
 
 
 def plan_view(opened: Opened, plans: Sequence[StepPlan], every_setting: bool) -> RenderableType:
@@ -43,24 +47,40 @@ def plan_view(opened: Opened, plans: Sequence[StepPlan], every_setting: bool) ->
 
 
 def _step(opened: Opened, place: StepPlan, every_setting: bool) -> RenderableType:
-    from r1pipe.views.amounts import amounts
+    """One step: what would become of it and why, what differs, what it comes to, the settings that the recipe writes down."""
+    from rich.table import Table
 
     step = place.step
     title = Text.assemble(console.mark(place.state), " ", (step.name, "bold"))
     if step.makes:
         title.append(f" → {step.makes}", style="cyan")
     blocks = place.state in ("changed", "stale")
-    title.append(f"  {WOULD[place.state]}", style="bold red" if blocks else "green" if place.state == "done" else "yellow")
-    title.append(": ", style="dim").append_text(console.plain(place.why, "dim"))
-    lines: list[RenderableType] = []
-    if place.changes:
-        lines.append(changes_text(place.changes))
+    would = Text(WOULD[place.state], style="bold red" if blocks else "green" if place.state == "done" else "yellow")
+    head = Table.grid(padding=(0, 2, 0, 0))
+    head.add_column(no_wrap=True)
+    head.add_column(overflow="fold")
+    head.add_row(title, would.append(": ", style="dim").append_text(console.plain(_why(place), "dim")))
+    lines: list[RenderableType] = [changes_text(place.changes)] if place.changes else []
     if place.state != "done" or every_setting:
-        lines += [Text(line) for line in amounts(step, opened.recipe.configs[step.name], opened.recipe.launches[step.name])]
-        shown = settings_of(opened, step, every_setting)
-        if shown:
-            lines.append(console.plain("   ".join(f"{key} {console.value(found)}" for key, found in shown.items()), "dim"))
-    return Group(title, Padding(Group(*lines), (0, 0, 0, 4))) if lines else title
+        lines += [Text(line) for line in _amounts(opened, step)]
+        settings = settings_of(opened, step, every_setting)
+        if settings and (every_setting or len(settings) <= MOST_SETTINGS):
+            lines.append(console.plain("  ".join(f"{key}={console.setting(found)}" for key, found in settings.items()), "dim"))
+    return Group(head, Padding(Group(*lines), (0, 0, 0, 4))) if lines else head
+
+
+def _why(place: StepPlan) -> str:
+    """Why, for people: a finished step says when it was made."""
+    if place.state != "done" or place.manifest is None:
+        return place.why
+    when = place.manifest.finished.replace("T", " ").replace("+00:00", " UTC")
+    return f"made {when} in {console.duration(place.manifest.wall_seconds)}"
+
+
+def _amounts(opened: Opened, step: Step) -> list[str]:
+    from r1pipe.views.amounts import amounts
+
+    return amounts(step, opened.recipe.configs[step.name], opened.recipe.launches[step.name])
 
 
 def blocked_lines(opened: Opened, plans: Sequence[StepPlan]) -> list[RenderableType]:
@@ -69,17 +89,18 @@ def blocked_lines(opened: Opened, plans: Sequence[StepPlan]) -> list[RenderableT
     blocked = [place.step for place in plans if place.state in ("changed", "stale")]
     if not blocked:
         return []
-    below = {step.name for step in opened.pipeline.readers(*(step.name for step in blocked))}
-    roots = [step.name for step in blocked if step.name not in below] or [blocked[0].name]
+    below = {reader.name for step in blocked for reader in opened.pipeline.readers(step.name)}
+    roots = [step.name for step in blocked if step.name not in below]
     redo = " ".join(f"--redo {root}" for root in roots)
+    sets = "".join(f" --set {key}={console.setting(after)}" for key, _, after in opened.edits)
     copy = free_name(name, opened.run.root.parent)
     names = ", ".join(step.name for step in blocked)
     return [
         Text(
             f"nothing would start: {names} {'does' if len(blocked) == 1 else 'do'} not fit the recipe any more", style="bold red"
         ),
-        command(f"r1pipe run-all --run {name} {redo}", "discards what was made and makes it anew"),
-        command(f"r1pipe fork {name} {copy} --before {roots[0]}", "keeps both runs"),
+        command(f"r1pipe run-all --run {name} {redo}{sets}", "discards what was made and makes it anew"),
+        command(f"r1pipe fork {name} {copy} --before {roots[0]}{sets}", "keeps both runs"),
     ]
 
 
@@ -98,15 +119,13 @@ def _ending(opened: Opened, plans: Sequence[StepPlan]) -> list[RenderableType]:
 
 def plan_json(opened: Opened, plans: Sequence[StepPlan]) -> dict[str, Any]:
     """The same for programs."""
-    from r1pipe.views.amounts import amounts
-
     steps = []
     for place in plans:
         step = place.step
         entry = step_json(opened, place) | {"would": WOULD[place.state]}
         entry["settings"] = opened.recipe.settings(step).get(section_of(step)[0])
         entry["launch"] = opened.recipe.launches[step.name].model_dump(mode="json")
-        entry["amounts"] = amounts(step, opened.recipe.configs[step.name], opened.recipe.launches[step.name])
+        entry["amounts"] = _amounts(opened, step)
         steps.append(entry)
     return {
         "run": opened.run.name,

@@ -44,15 +44,15 @@ def read_results(run: RunDir, pipeline: Pipeline) -> dict[str, Any] | None:
 def results_view(results: Mapping[str, Any], domains: bool = False) -> RenderableType:
     """The table, how it was sampled, and the same by domain when asked."""
     checkpoints: Mapping[str, Any] = results["checkpoints"]
-    table = Table(box=_box(), pad_edge=False, header_style="bold", padding=(0, 1))
-    table.add_column("checkpoint")
-    table.add_column("pass@1", justify="right")
-    table.add_column("95% interval", justify="right", style="dim")
+    table = Table(box=_box(), pad_edge=False, header_style="bold", padding=(0, 1), collapse_padding=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("pass@1", justify="right", no_wrap=True)
+    table.add_column("95% interval", justify="right", style="dim", no_wrap=True)
     for _, title, _ in COLUMNS:
-        table.add_column(title, justify="right")
+        table.add_column(title, justify="right", no_wrap=True)
     for name, row in checkpoints.items():
         low, high = (row.get("pass_at_1_interval") or [None, None])[:2]
-        between = f"{value(low, 3)} – {value(high, 3)}" if low is not None else "–"
+        between = f"{value(low, 3)}–{value(high, 3)}" if low is not None else "–"
         cells = [value(row.get(key), digits) for key, _, digits in COLUMNS]
         last = name == list(checkpoints)[-1]
         table.add_row(

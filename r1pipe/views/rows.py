@@ -59,24 +59,27 @@ def texts_of(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     return texts
 
 
-def about(found: Found, unit: str) -> Text:
+def about(found: Found, unit: str, separator: str = " · ") -> Text:
     """A row's first line: number, verdict, domain, language, length, where it stands."""
     row = found.row
     text = Text.assemble((f"#{found.number}", "bold"))
     if row.get("verdict"):
         text.append("  ").append_text(Text(str(row["verdict"]), style=console.VERDICT_STYLES.get(str(row["verdict"]), "")))
-    details = [str(row[name]) for name in ("domain", "language", "level", "origin") if row.get(name)]
+    details = [str(row[name]) for name in ("domain", "language", "origin") if row.get(name)]
+    if row.get("level"):
+        details.append(f"level {row['level']}")
     if "safe" in row:
         details.append("safe" if row["safe"] else "unsafe")
     if row.get("tokens") is not None:
         details.append(f"{row['tokens']:,} tokens" + (", cut off" if row.get("finish") == "length" else ""))
     if unit:
-        details.append(f"{unit} {found.part}".strip())
+        details.append(f"{unit} {found.part}" if found.part.isdigit() else found.part)
     if row.get("sample") is not None:
         details.append(f"sample {row['sample']}")
-    text.append("  ").append_text(console.one_line(" · ".join(details), "dim"))
+    between = "\n" if separator == "\n" else "  "
+    text.append(between).append_text(Text(separator).join(console.one_line(word, "dim") for word in details))
     if row.get("error"):
-        text.append("  ").append_text(console.one_line(f"error: {row['error']}", "red"))
+        text.append(between).append_text(console.one_line(f"error: {row['error']}", "red"))
     return text
 
 
@@ -128,14 +131,14 @@ def _table(rows: Sequence[Found], unit: str) -> Table:
     names = list(dict.fromkeys(label for found in rows for label, _ in texts_of(found.row)))
     scored = any("scores" in found.row for found in rows)
     table = Table(box=box.SIMPLE_HEAD, show_lines=True, pad_edge=False, header_style="bold", expand=True)
-    table.add_column("row", ratio=3)
+    table.add_column("row", ratio=4, overflow="fold")
     for name in names:
         table.add_column(name, ratio={"prompt": 6, "thinking": 9, "gold": 2}.get(name, 6), overflow="fold")
     if scored:
         table.add_column("rewards", ratio=6, overflow="fold")
     for found in rows:
         texts = dict(texts_of(found.row))
-        cells: list[RenderableType] = [_folded(about(found, unit))]
+        cells: list[RenderableType] = [_folded(about(found, unit, "\n"))]
         cells += [console.plain(texts.get(name, "").strip(), most=CELL_CHARACTERS) for name in names]
         if scored:
             cells.append(_folded(scores_text(found.row)))

@@ -18,8 +18,8 @@ def changes_text(changes: Sequence[tuple[str, Any, Any]]) -> Text:
     for key, then, now in changes:
         text.append("\n" if text.plain else "")
         text.append_text(console.plain(key)).append(": ", style="dim")
-        text.append_text(console.plain(console.value(then), "red")).append(" → ", style="dim")
-        text.append_text(console.plain(console.value(now), "green"))
+        text.append_text(console.plain(console.setting(then), "red")).append(" → ", style="dim")
+        text.append_text(console.plain(console.setting(now), "green"))
     return text
 
 
@@ -34,7 +34,7 @@ def settings_of(opened: Opened, step: Step, every: bool) -> dict[str, Any]:
     if every:
         for name in step.shares:
             settings |= {
-                f"[{name}] {key}": found for key, found in flat(opened.recipe.shared[name].model_dump(mode="json")).items()
+                f"{name}.{key}": found for key, found in flat(opened.recipe.shared[name].model_dump(mode="json")).items()
             }
     return settings
 

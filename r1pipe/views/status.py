@@ -7,52 +7,49 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from r1pipe import console
+from r1pipe.failures import shown
 from r1pipe.lock import describe_lock, is_live
-from r1pipe.metrics import read_progress
-from r1pipe.opening import Opened
+from r1pipe.metrics import read_metrics, read_progress
+from r1pipe.opening import Opened, run_option
 from r1pipe.runner import StepPlan
 from r1pipe.views import lineage
 from r1pipe.views.made import made
+from r1pipe.views.numbers import collect
 
 
-def status_view(opened: Opened, plans: Sequence[StepPlan]) -> RenderableType:
+def status_view(opened: Opened, plans: Sequence[StepPlan], width: int) -> RenderableType:
     """The whole of `r1pipe status`."""
     done = sum(place.state == "done" for place in plans)
     seconds = sum(place.manifest.wall_seconds for place in plans if place.manifest)
     recipe = f"recipe {opened.recipe.name}" if opened.recipe.name else "no recipe name"
     head = console.heading(f"run {opened.run.name}", recipe, f"{done} of {len(plans)} steps done", console.duration(seconds))
-    parts: list[RenderableType] = [head, Text(), step_table(opened, plans), Text()]
+    parts: list[RenderableType] = [head, Text(), step_table(opened, plans, width), Text()]
     parts.append(Padding(lineage.picture(opened.pipeline, plans), (0, 0, 0, 2)))
     parts += [Text(), next_line(opened, plans)]
     return Group(*parts)
 
 
-def step_table(opened: Opened, plans: Sequence[StepPlan]) -> Table:
+def step_table(opened: Opened, plans: Sequence[StepPlan], width: int) -> RenderableType:
     """One line for each step: state, name, what it makes, time, what came of it or why it waits."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, style="cyan")
-    table.add_column(no_wrap=True, justify="right")
-    table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     working = is_live(opened.run.lock_path)
+    rows = []
     for place in plans:
         state = "running" if working and place.state == "partial" else place.state
         time = console.duration(place.manifest.wall_seconds) if place.manifest else ""
         name = Text(place.step.name, style="bold" if state == "running" else "dim" if state == "todo" else "")
-        table.add_row(console.mark(state), name, place.step.makes, time, detail(opened, place, working))
-    return table
+        rows.append((console.mark(state), name, Text(place.step.makes, style="cyan"), Text(time), detail(opened, place, working)))
+    return console.columns(rows, width, right=(3,))
 
 
 def detail(opened: Opened, place: StepPlan, working: bool) -> Text:
     """What came of a step, or why it is not done."""
     if place.state == "done" and place.manifest is not None:
         shared = opened.run.step_dir(place.step).is_symlink()
-        words = made(place.manifest.summary)
+        series = collect(read_metrics(opened.run.metrics_path(place.step))) if place.step.makes else None
+        words = made(place.manifest.summary, series)
         if place.manifest.attempts > 1:
             words += f"  ({place.manifest.attempts} attempts)"
         return console.one_line(words + ("  (shared)" if shared else ""), "dim")
@@ -74,19 +71,15 @@ def next_line(opened: Opened, plans: Sequence[StepPlan]) -> Text:
         return Text.assemble(("working  ", "bold cyan"), describe_lock(run.lock_path))
     blocked = [place for place in plans if place.state in ("changed", "stale")]
     if blocked:
-        return command("r1pipe plan " + _option(run.name), "says what differs and how to go on")
+        return command(f"r1pipe plan{run_option(run)}", "says what differs and how to go on")
     if all(place.state == "done" for place in plans):
-        return command(f"r1pipe inspect {_option(run.name)}", "shows what came of it")
-    return command(f"r1pipe resume {run.name}", "goes on")
+        return command(f"r1pipe inspect{run_option(run)}", "shows what came of it")
+    return command(f"r1pipe resume {shown(run)}", "goes on")
 
 
 def command(words: str, what: str) -> Text:
     """A command to type, and what it does."""
-    return Text.assemble(("next  ", "bold cyan"), words, ("   " + what, "dim"))
-
-
-def _option(name: str) -> str:
-    return f"--run {name}"
+    return Text.assemble(("next  ", "bold cyan"), words, ("   " + what, "dim"), no_wrap=True, overflow="ignore")
 
 
 def status_json(opened: Opened, plans: Sequence[StepPlan]) -> dict[str, Any]:

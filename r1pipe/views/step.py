@@ -17,18 +17,18 @@ from r1pipe import console
 from r1pipe.launch import last_lines
 from r1pipe.manifest import Manifest
 from r1pipe.metrics import read_metrics
-from r1pipe.opening import Opened
+from r1pipe.opening import Opened, run_option
 from r1pipe.runner import StepPlan
 from r1pipe.stage import Output, Step
 from r1pipe.views.made import made
-from r1pipe.views.numbers import Series, collect, label
-from r1pipe.views.plots import plot
+from r1pipe.views.numbers import Series, amount, collect, label
+from r1pipe.views.plots import finite, plot
 from r1pipe.views.rows import row_json, rows_view
 from r1pipe.views.settings import changes_text, settings_of
-from r1pipe.views.status import detail
+from r1pipe.views.status import command, detail
 from r1pipe.views.tables import Found, is_table, last_rows
 
-PLOT_WIDTH = 38
+PLOT_WIDTH = 36
 MOST_PLOTS = 12
 UNPLOTTED = ("step_seconds", "learning_rate", "answers")
 SAMPLES = 2
@@ -57,13 +57,14 @@ def step_view(opened: Opened, place: StepPlan, width: int) -> RenderableType:
     if step.makes:
         head.append(f" → {step.makes}", style="cyan")
     head.append("  ").append(place.state, style=console.MARKS[place.state][1])
-    head.append("  ").append_text(console.one_line(detail(opened, place, False).plain, "dim", 200))
+    if place.state != "done":
+        head.append("  ").append_text(console.plain(detail(opened, place, False).plain, "dim"))
     parts: list[RenderableType] = [head]
     if place.changes:
         parts += _section("changed since", changes_text(place.changes))
     if manifest is not None:
         parts += _section("record", record(manifest))
-    parts += _section("settings", settings_grid(opened, step, width))
+    parts += _section("settings", settings_view(opened, step, width))
     parts += _section("reads", inputs_table(opened, step, manifest))
     parts += _section("wrote" if manifest else "writes", outputs_table(opened, step, manifest))
     if manifest is not None and manifest.summary:
@@ -89,9 +90,10 @@ def record(manifest: Manifest) -> RenderableType:
     )
     memory = console.size(manifest.peak_memory_bytes) if manifest.peak_memory_bytes else ""
     device = f"{manifest.device}, {console.size(manifest.peak_device_bytes)}" if manifest.peak_device_bytes else manifest.device
+    finished = manifest.finished.replace("T", " ").replace("+00:00", " UTC")
     attempts = f"{manifest.attempts} attempt" + ("s" if manifest.attempts != 1 else "")
     rows = (
-        ("finished", f"{manifest.finished.replace('T', ' ')}, {console.duration(manifest.wall_seconds)}, {attempts}"),
+        ("finished", f"{finished}, {console.duration(manifest.wall_seconds)}, {attempts}"),
         ("build", f"{manifest.build[:12]}  seed {manifest.seed}  revision {manifest.revision}"),
         ("made on", f"{manifest.host}  {device}" + (f"  {memory} of memory at its peak" if memory else "")),
         ("platform", manifest.platform),
@@ -102,21 +104,25 @@ def record(manifest: Manifest) -> RenderableType:
     return _grid([(name, console.plain(text)) for name, text in rows if text.strip()])
 
 
-def settings_grid(opened: Opened, step: Step, width: int) -> RenderableType:
-    """All settings; those that the recipe writes down are bright, defaults dim."""
-    every, written = settings_of(opened, step, True), settings_of(opened, step, False)
-    entries = list(every.items())
-    columns = 2 if width >= 100 and len(entries) > 6 else 1
+def settings_view(opened: Opened, step: Step, width: int) -> RenderableType:
+    """The settings that the recipe writes down, then the defaults, small."""
+    written = settings_of(opened, step, False)
+    defaults = {key: found for key, found in settings_of(opened, step, True).items() if key not in written}
+    entries = list(written.items())
+    columns = 2 if width >= 76 and len(entries) > 4 else 1
     rows = -(-len(entries) // columns)
     table = Table.grid(padding=(0, 3, 0, 0))
-    for _ in range(columns * 2):
-        table.add_column(overflow="fold")
+    for _ in range(columns):
+        table.add_column(style="dim", overflow="fold")
+        table.add_column(overflow="fold", min_width=8)
     for row in range(rows):
         cells: list[RenderableType] = []
         for key, found in entries[row::rows]:
-            cells += [console.plain(key, "dim"), console.plain(console.value(found), "" if key in written else "dim", 200)]
+            cells += [console.plain(key), console.plain(console.setting(found), most=200)]
         table.add_row(*cells)
-    return table
+    by_default = "  ".join(f"{key}={console.setting(found)}" for key, found in defaults.items())
+    rest = console.plain(f"by default  {by_default}" if by_default else "", "dim", 4000)
+    return Group(table, rest) if entries and by_default else table if entries else rest
 
 
 def inputs_table(opened: Opened, step: Step, manifest: Manifest | None) -> RenderableType:
@@ -190,18 +196,24 @@ def counts_view(counts: dict[str, int], width: int = 24) -> Table:
 
 
 def plots_view(series: dict[str, Series], width: int) -> RenderableType | None:
-    """Small plots side by side; a number that has one value only is left to the summary."""
-    chosen = [
-        (key, found) for key, found in series.items() if key not in UNPLOTTED and sum(v is not None for v in found.values) > 1
-    ]
-    if not chosen:
-        return None
-    columns = max(1, (width - 2) // (PLOT_WIDTH + 3))
-    table = Table.grid(padding=(0, 3, 1, 0))
-    plots = [plot(console.escaped(label(key)), found.steps, found.values, PLOT_WIDTH) for key, found in chosen[:MOST_PLOTS]]
-    for start in range(0, len(plots), columns):
-        table.add_row(*plots[start : start + columns])
-    return table
+    """Small plots side by side; numbers that never change, or that have one value only, in a line below."""
+    known = {key: found for key, found in series.items() if key not in UNPLOTTED and found.last is not None}
+    moving = [key for key, found in known.items() if len(set(finite(found.values))) > 1]
+    parts: list[RenderableType] = []
+    if moving:
+        columns = max(1, (width - 2 + 3) // (PLOT_WIDTH + 3))
+        table = Table.grid(padding=(0, 3, 1, 0))
+        plots = [
+            plot(console.escaped(label(key)), known[key].steps, known[key].values, PLOT_WIDTH) for key in moving[:MOST_PLOTS]
+        ]
+        for start in range(0, len(plots), columns):
+            table.add_row(*plots[start : start + columns])
+        parts.append(table)
+    if rest := [key for key in known if key not in moving]:
+        parts.append(
+            console.plain("always  " + "   ".join(f"{label(key)} {amount(key, known[key].last)}" for key in rest), "dim")
+        )
+    return Group(*parts) if parts else None
 
 
 def _failure(opened: Opened, place: StepPlan) -> list[RenderableType]:
@@ -226,16 +238,14 @@ def _samples(opened: Opened, step: Step, width: int) -> list[RenderableType]:
         return []
     name = next((name for name in ("rollouts", "attempts") if name in names), names[0])
     rows = last_rows(opened.run.step_dir(step) / name, SAMPLES)
-    more = "   ".join(f"r1pipe inspect {step.name}/{other}" for other in names)
-    return [
-        *_section(f"samples of {name}", rows_view(rows, width, part_unit(name))),
-        Text.assemble(("more  ", "bold cyan"), more),
-    ]
+    option = run_option(opened.run)
+    more = [command(f"r1pipe inspect {step.name}/{other}{option}", "shows more of it") for other in names]
+    return [*_section(f"samples of {name}", rows_view(rows, width - 2, part_unit(name))), *more]
 
 
 def part_unit(table: str) -> str:
     """What the parts of a table are called."""
-    return {"rollouts": "rollout", "attempts": "part"}.get(table, "")
+    return {"rollouts": "rollout", "attempts": "shard"}.get(table, "")
 
 
 def read_json(path: Path) -> Any:

@@ -195,7 +195,7 @@ def _reward(scores: Sequence[str], reward: str, rewards: set[str]) -> list[float
     values: list[float | None] = []
     for text in scores:
         found = json.loads(text or "{}")
-        rewards |= found.keys()
+        rewards.update(found)
         pair = found.get(reward)
         values.append(pair[0] if pair else None)
     return values
