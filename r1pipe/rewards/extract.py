@@ -15,31 +15,36 @@ Every scan is linear in the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from r1pipe.data.chat import answer_block
-
 MAX_SUMMARY_CHARS = 200_000
 """Only this much of the end of a summary is read."""
+PROSE_CHARS = 20_000
+"""Without a box or tag, only this much of the end is searched."""
 SHORT_LINE_CHARS = 160
+MAX_RUN = 40
+"""Most boxes that are read as one list."""
 
 _BOX = re.compile(r"(?:\\+(?:boxed|fbox|framebox)|\\+begin\{?boxed\}?|\\beginboxed)\s*(?=[{\w\\(\[-])")
+_BARE_BOX = re.compile(r"-?\d+(?:\.\d+)?|[A-Za-z]\b")
+_BRACE = re.compile(r"\\[\\{}]|[{}]")
 _SPECIAL = re.compile(r"<\|[^|<>\n]{1,40}\|>")
-_PHRASE = re.compile(
-    r"(?:final\s+answer|correct\s+answer|answer|answers|final\s+result|ans|solution)\W{0,4}\s*(?:is|are|was|would\s+be|will\s+be|should\s+be"
-    r"|must\s+be|comes\s+to|equals|=|:|⇒|→)(?:\s*(?:simply|just|then|therefore|thus|given\s+by|as\s+follows|exactly|approximately|about))*"
-    r"|\bfinal\s+answer\b|^\s*A\s*[:：]|\banswer\b(?=\s*(?:\$|\\\(|\\\[|-?\d))"
-    r"|(?:最终|正确|最后)?(?:的)?(?:答案|结果|解答)(?:应该|应当|就|应)?(?:是|为|：|:|选择|选|即)|故?(?:应|因此|所以)?选(?:择)?(?:项)?\s*[:：]?\s*(?=[（(]?[A-K])|^\s*答\s*[:：]"
-    r"|(?:最終的な|最終)?(?:答え|解答|回答)(?:は|：|:|=)"
-    r"|respuesta(?:\s+(?:final|correcta))?(?:\s+(?:es|correcta\s+es|sería|será))?\s*[:=]?|réponse(?:\s+finale)?\s*(?:est|:|=)|résultat\s*(?:est|:)"
-    r"|(?:endgültige\s+)?antwort\s*(?:ist|lautet|:)|ergebnis\s*(?:ist|lautet|:)|lösung\s*(?:ist|lautet|:)"
-    r"|(?:окончательный\s+)?ответ(?:\s*(?:будет|равен|[:—–=-]))|คำตอบ(?:สุดท้าย)?\s*(?:คือ|:|=)?|ตอบ\s*:?"
-    r"|jibu(?:\s+la\s+mwisho|\s+sahihi)?\s*(?:ni|:|=)|(?:চূড়ান্ত\s+)?উত্তর(?:টি)?\s*(?:হল|হলো|হচ্ছে|হবে|:|ঃ|=)?|సమాధానం\s*[:=]?|జవాబు\s*[:=]?",
-    re.IGNORECASE | re.MULTILINE,
+# Upper and lower case are spelt out, since a set of first letters can be searched for and an ignored case cannot.
+_ENGLISH = re.compile(
+    r"(?:[Aa]nswers?|ANSWER|[Ff]inal [Rr]esult|[Aa]ns|[Ss]olution)\b\W{0,4}\s*(?:is|are|was|would be|will be|should be|must be|comes to|equals"
+    r"|=|:|⇒|→)(?:\s*(?:simply|just|then|therefore|thus|given by|as follows|exactly|approximately|about)\b)*"
+    r"|(?:[Ff]inal|FINAL)\s+(?:[Aa]nswer|ANSWER)\b|[Aa]nswer\b(?=\s*(?:\$|\\\(|\\\[|-?\d))|\n[ \t]*A[ \t]*[:：]"
 )
-_FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+?)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)", re.DOTALL)
+_OTHER_LANGUAGES = re.compile(
+    r"答案(?:应该|应当|就|应)?(?:是|为|：|:|选择|选|即)|结果(?:是|为|：|:)|(?:应|因此|所以|故)选(?:择)?(?:项)?\s*[:：]?\s*(?=[（(]?[A-K])|\n\s*答\s*[:：]"
+    r"|选(?:择)?\s*[:：]?\s*(?=[（(]?[A-K])|(?:答え|解答|回答)(?:は|：|:|=)"
+    r"|[Rr]espuesta(?:\s+(?:final|correcta))?(?:\s+(?:es|será))?\s*[:=]?|[Rr]éponse(?:\s+finale)?\s*(?:est|:|=)|[Rr]ésultat\s*(?:est|:)"
+    r"|[Aa]ntwort\s*(?:ist|lautet|:)|[Ee]rgebnis\s*(?:ist|lautet|:)|[Ll]ösung\s*(?:ist|lautet|:)|[Оо]твет(?:\s*(?:будет|равен|[:—–=-]))"
+    r"|คำตอบ(?:สุดท้าย)?\s*(?:คือ|:|=)?|ตอบ\s*:?|[Jj]ibu(?:\s+la\s+mwisho|\s+sahihi)?\s*(?:ni|:|=)"
+    r"|উত্তর(?:টি)?\s*(?:হল|হলো|হচ্ছে|হবে|:|ঃ|=)?|సమాధానం\s*[:=]?|జవాబు\s*[:=]?"
+)
+_FORMULA = re.compile(r"\$\$(.{1,500}?)\$\$|\$([^$\n]{1,500}?)\$|\\\[(.{1,500}?)\\\]|\\\((.{1,500}?)\\\)", re.DOTALL)
 _BOLD = re.compile(r"(?:\*\*|__)(?=\S)([^*\n]{1,200}?)(?<=\S)(?:\*\*|__)")
 _NUMBER = re.compile(
     r"(?<![\w.\\])[-+−]?(?:[$€£¥₹]\s?)?\d+(?:[,.'  \u202f]\d+)*(?:\s?/\s?\d+)?(?:\s*\^\s*\d+)?"
@@ -67,13 +72,12 @@ class Found:
 def final_answer(summary: str) -> Found:
     """The final answer of a summary (see the module docstring); `Found("", "none")` when there is none."""
     text = _SPECIAL.split(summary[-MAX_SUMMARY_CHARS:])[0] if "<|" in summary else summary[-MAX_SUMMARY_CHARS:]
-    block = answer_block(text)
-    tagged = block is not None
-    if block is not None:
-        text = block
-    boxes = boxed(text)
-    if boxes:
-        return Found(boxes[-1].strip(), "box")
+    tagged = "</answer>" in text and "<answer>" in text
+    if tagged:
+        text = _last_block(text)
+    box = last_box(text)
+    if box is not None:
+        return Found(box, "box")
     if tagged and len(text) <= SHORT_LINE_CHARS and "\n" not in text.strip():
         return Found(unmarked(text), "tag")
     if "####" in text:
@@ -81,36 +85,51 @@ def final_answer(summary: str) -> Found:
     return _in_prose(text)
 
 
-def boxed(text: str) -> list[str]:
-    """Contents of the balanced boxes, in order of their beginnings. `\\boxed5` counts; an escaped brace is not a brace."""
-    starts = {match.end(): match for match in _BOX.finditer(text)}
-    if not starts:
-        return []
-    found: dict[int, str] = {position: match.group(0) for position, match in _bare_boxes(text, starts)}
+def _last_block(text: str) -> str:
+    """What stands in the last closed `<answer>` block; the whole text when none is closed. Linear, however often tags are repeated."""
+    end = text.rfind("</answer>")
+    start = text.rfind("<answer>", 0, end)
+    return text[start + len("<answer>") : end] if start >= 0 else text
+
+
+def last_box(text: str) -> str | None:
+    """Content of the last balanced box; None without one. `\\boxed5` counts; an escaped brace is not a brace."""
+    if "box" not in text:
+        return None
+    starts = [match.end() for match in _BOX.finditer(text)]
+    for start in starts[:-4:-1]:  # nearly always the last one is balanced
+        if text[start] != "{":
+            bare = _BARE_BOX.match(text, start)
+            if bare:
+                return bare.group(0)
+        elif (close := _closing(text, start)) > 0:
+            return text[start + 1 : close].strip()
+    return _last_balanced(text, set(starts[:-3])) if len(starts) > 3 else None
+
+
+def _last_balanced(text: str, starts: set[int]) -> str | None:
+    """The same by one pass over all braces, for texts with many boxes left open."""
     stack: list[int] = []
-    for match in re.finditer(r"\\[\\{}]|[{}]", text):
+    last: tuple[int, int] | None = None
+    for match in _BRACE.finditer(text):
         token = match.group(0)
         if token == "{":
             stack.append(match.start())
         elif token == "}" and stack:
             opened = stack.pop()
-            if opened in starts:
-                found[opened] = text[opened + 1 : match.start()]
-    return [found[position] for position in sorted(found)]
+            if opened in starts and (last is None or opened > last[0]):
+                last = (opened, match.start())
+    return text[last[0] + 1 : last[1]].strip() if last else None
 
 
-def last_box(text: str) -> str | None:
-    """Content of the last balanced box; None without one."""
-    boxes = boxed(text)
-    return boxes[-1].strip() if boxes else None
-
-
-def _bare_boxes(text: str, starts: dict[int, re.Match[str]]) -> Iterator[tuple[int, re.Match[str]]]:
-    for position in starts:
-        if text[position] != "{":
-            content = re.compile(r"-?\d+(?:\.\d+)?|[A-Za-z]\b").match(text, position)
-            if content:
-                yield position, content
+def _closing(text: str, start: int, within: int = MAX_SUMMARY_CHARS) -> int:
+    """Where the brace at `start` closes, looking no further than `within` characters; -1 when it does not."""
+    level = 0
+    for match in _BRACE.finditer(text, start, start + within):
+        level += {"{": 1, "}": -1}.get(match.group(0), 0)
+        if level == 0:
+            return match.start()
+    return -1
 
 
 def box_run(text: str) -> str:
@@ -118,15 +137,11 @@ def box_run(text: str) -> str:
 
     `\\boxed{1}, \\boxed{2}` and `\\boxed{1} and \\boxed{2}` say "1, 2"; any other word between them ends the run.
     """
-    spans = [(match.start(), match.end()) for match in _BOX.finditer(text)]
     pieces: list[tuple[int, int, str]] = []
-    for start, end in spans:
-        if text[end : end + 1] == "{":
-            close = _closing(text, end)
-            if close > 0:
-                pieces.append((start, close + 1, text[end + 1 : close]))
-        if len(pieces) > 64:
-            return ""
+    for start, end in [match.span() for match in _BOX.finditer(text)][-MAX_RUN:]:
+        close = _closing(text, end, 2000) if text[end] == "{" else -1
+        if close > 0:
+            pieces.append((start, close + 1, text[end + 1 : close]))
     run = pieces[-1:]
     for earlier, later in reversed(list(pairwise(pieces))):
         between = text[earlier[1] : later[0]]
@@ -136,26 +151,21 @@ def box_run(text: str) -> str:
     return ", ".join(piece[2] for piece in run) if len(run) > 1 else ""
 
 
-def _closing(text: str, start: int) -> int:
-    level = 0
-    for match in re.compile(r"\\[\\{}]|[{}]").finditer(text, start, start + 4000):
-        level += {"{": 1, "}": -1}.get(match.group(0), 0)
-        if level == 0:
-            return match.start()
-    return -1
-
-
 def _in_prose(text: str) -> Found:
     """The answer of a text without tags and boxes."""
-    for match in reversed(list(_PHRASE.finditer(text[-20_000:]))):
-        rest = text[-20_000:][match.end() :].lstrip(" \t*_#:：=—–>\n\r")
+    tail = "\n" + text[-PROSE_CHARS:]
+    announced = [match.end() for match in _ENGLISH.finditer(tail)]
+    if not tail.isascii() or "ibu" in tail or "espuesta" in tail or "ntwort" in tail or "rgebnis" in tail:
+        announced = sorted((*announced, *(match.end() for match in _OTHER_LANGUAGES.finditer(tail))))
+    for end in reversed(announced):
+        rest = tail[end:].lstrip(" \t*_#:：=—–>\n\r")
         sentence = _sentence(rest)
         if sentence:
             return Found(_core(sentence), "phrase")
     stripped = text.strip()
     if len(stripped) <= SHORT_LINE_CHARS and "\n\n" not in stripped and _is_bare(stripped):
         return Found(unmarked(stripped), "line")
-    if _CODE.search(stripped):
+    if _CODE.search(stripped[-PROSE_CHARS:]):
         return Found("", "none")
     return _last_candidate(stripped)
 
@@ -199,7 +209,7 @@ def _is_bare(text: str) -> bool:
 
 def _last_candidate(text: str) -> Found:
     """The last formula, bold phrase with a digit, or number."""
-    text = text[-20_000:]
+    text = text[-PROSE_CHARS:]
     candidates: list[tuple[int, Found]] = []
     covered: list[tuple[int, int]] = []
     for match in _FORMULA.finditer(text):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from r1pipe.rewards.maths.clean import GAP, MONEY, TEXT_CLOSE, TEXT_OPEN, clean, plain
 from r1pipe.rewards.maths.evaluate import names_in
@@ -125,7 +124,7 @@ def tidy(source: str) -> str:
         boxed = re.fullmatch(r"\\(?:boxed|fbox|ensuremath)\s*\{(.*)\}", source)
         if boxed and _closes_at(source, source.index("{")) == len(source) - 1:
             source = boxed.group(1)
-        source = re.sub(r"^(?:=|:|is\b|are\b|:=)\s*", "", source.strip(f" {GAP}"))
+        source = re.sub(r"^(?:(?:=|:|is\b|are\b)\s*)+", "", source.strip(f" {GAP}"))
         source = source.rstrip(f" {GAP}.;,:!?。")
         if source == before:
             return source
@@ -154,8 +153,7 @@ def _variants(source: str, language: str) -> Iterator[str]:
         yield _DECIMAL_COMMA.sub(r"\1.\2", source)
 
 
-@lru_cache(maxsize=8192)
-def _cached_prefix(source: str) -> tuple[Node, str] | None:
+def _prefix(source: str) -> tuple[Node, str] | None:
     try:
         return parse_prefix(source)
     except ParseError:
@@ -266,7 +264,7 @@ def read_quantity(source: str) -> Quantity | None:
     if money:
         unit = parse_unit("$" if MONEY in money.group(2) else money.group(2))
         source = money.group(1) + money.group(3)
-    found = _cached_prefix(source)
+    found = _prefix(source)
     if found is None:
         return None
     node, rest = found

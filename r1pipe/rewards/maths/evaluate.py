@@ -19,7 +19,9 @@ from r1pipe.rewards.maths.expression import Node
 Value = Any
 """An int or Fraction (exact), an mpmath number, or a matrix (tuple of rows)."""
 
-MAX_BITS, MAX_FACTORIAL, MAX_EXPONENT, MAX_ANGLE = 400_000, 3000, 10**6, 10**30
+MAX_BITS, MAX_FACTORIAL, MAX_EXPONENT, MAX_ANGLE = 120_000, 3000, 10**6, 10**30
+BUDGET = 100_000
+"""Work that one judgement may take: nodes worked out, large numbers counting for more. About half a second, on any machine the same."""
 _STEPWISE = frozenset({"floor", "ceil", "factorial", "binom", "gcd", "lcm"})
 _SMALL = [Fraction(n, d) for n, d in ((7, 5), (13, 11), (23, 17), (19, 7), (31, 13), (11, 8), (41, 29), (5, 3), (29, 12), (17, 9))]
 _LARGE = [Fraction(n, d) for n, d in ((97, 7), (233, 11), (151, 13), (89, 5), (311, 17), (73, 3), (127, 8), (199, 9), (163, 6), (139, 10))]
@@ -45,6 +47,19 @@ def context(digits: int) -> Any:
     return contexts[digits]
 
 
+def fresh_budget() -> None:
+    """Begin a judgement in this thread."""
+    _local.budget = BUDGET
+
+
+def charge(work: int) -> None:
+    """Count work against this thread's budget; TooLarge when it is spent."""
+    left = getattr(_local, "budget", BUDGET) - work
+    _local.budget = left
+    if left < 0:
+        raise TooLarge("too much work")
+
+
 class Evaluation:
     """Works out trees at one point and one precision."""
 
@@ -54,6 +69,7 @@ class Evaluation:
 
     def value(self, node: Node) -> Value:
         """The value of a tree; TooLarge or Undefined when there is none within the limits."""
+        charge(1)
         kind = node[0]
         if kind == "num":
             return node[1]
@@ -67,7 +83,10 @@ class Evaluation:
                 total = self.plus(total, self.value(term))
             return total
         if kind == "mul":
-            return self.times(self.value(node[1]), self.value(node[2]))
+            product = self.value(node[1])
+            for factor in node[2:]:
+                product = self.times(product, self.value(factor))
+            return product
         if kind == "div":
             return self.divide(self.value(node[1]), self.value(node[2]))
         if kind == "pow":
@@ -107,7 +126,7 @@ class Evaluation:
                 raise Undefined("matrix plus number")
             return shaped(matrix.add, left, right, self.plus)
         if isinstance(left, (int, Fraction)) and isinstance(right, (int, Fraction)):
-            return left + right
+            return small(left + right)
         return self.finite(self.number(left) + self.number(right))
 
     def times(self, left: Value, right: Value) -> Value:
@@ -179,6 +198,8 @@ def small(value: int | Fraction) -> int | Fraction:
     bits = value.bit_length() if isinstance(value, int) else value.numerator.bit_length() + value.denominator.bit_length()
     if bits > MAX_BITS:
         raise TooLarge("number")
+    if bits > 1000:
+        charge((bits >> 9) + (bits >> 12) ** 2)  # reducing a fraction takes the square of its length
     return value
 
 

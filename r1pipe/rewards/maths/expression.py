@@ -17,9 +17,19 @@ from r1pipe.rewards.maths.tokens import FUNCTIONS, GREEK, ParseError, tokenise
 
 Node = tuple[Any, ...]
 
-MAX_DEPTH, MAX_DIGITS = 50, 4000
+MAX_DEPTH, MAX_DIGITS, MAX_POSTFIX = 50, 4000, 8
 _CLOSERS = {"(": ")", "[": "]", "{": "}", "\\{": "\\}"}
 _NO_FACTOR = frozenset("\\pmod \\emptyset \\dots \\end \\euro \\rfloor \\rceil \\bmod \\mod".split())
+
+
+def product_of(factors: list[Node]) -> Node:
+    """One factor, or their product."""
+    return factors[0] if len(factors) == 1 else ("mul", *factors)
+
+
+def quotient(above: list[Node], below: list[Node]) -> Node:
+    """A product over a product: flat, so that a long chain is not a deep tree."""
+    return ("div", product_of(above), product_of(below)) if below else product_of(above)
 
 
 class Parser:
@@ -61,20 +71,22 @@ class Parser:
 
     def product(self) -> Node:
         """Factors joined by signs of multiplication and division, or by nothing."""
-        result = self.signed()
+        above, below = [self.signed()], list[Node]()
         while True:
             kind, value = self.peek()
-            if value in ("*", "×", "·", "/", "÷"):
+            if value in ("*", "×", "·"):
                 self.take()
-                right = self.signed()
-                result = ("div", result, right) if value in ("/", "÷") else ("mul", result, right)
+                above.append(self.signed())
+            elif value in ("/", "÷"):
+                self.take()
+                below.append(self.signed())
             elif value in ("\\bmod", "\\mod"):
                 self.take()
-                result = ("mod", result, self.signed())
+                above, below = [("mod", quotient(above, below), self.signed())], []
             elif self.starts_factor(kind, value):
-                result = ("mul", result, self.power())
+                above.append(self.power())
             else:
-                return result
+                return quotient(above, below)
 
     def starts_factor(self, kind: str, value: str) -> bool:
         """Whether a token can follow a factor without a sign between; two bare numbers cannot."""
@@ -104,18 +116,24 @@ class Parser:
     def power(self) -> Node:
         """An atom with its factorials and exponents."""
         base = self.atom()
-        while True:
+        for _ in range(MAX_POSTFIX):
             value = self.peek()[1]
             if value == "!":
                 self.take()
                 base = ("call", "factorial", base)
             elif value == "^":
-                self.take()
-                base = ("pow", base, self.argument(whole_number=True))
+                tower = [base]
+                while self.peek()[1] == "^" and len(tower) < MAX_POSTFIX:  # a^b^c is a^(b^c)
+                    self.take()
+                    tower.append(self.argument(whole_number=True))
+                base = tower.pop()
+                while tower:
+                    base = ("pow", tower.pop(), base)
             elif value == "'":
                 raise ParseError("derivative")
             else:
                 return base
+        raise ParseError("too many exponents")
 
     def argument(self, whole_number: bool = False) -> Node:
         """What a command or ^ applies to: a group, or one token (of a number its first digit, as LaTeX reads it)."""
@@ -164,7 +182,7 @@ class Parser:
         if not word.isalpha() or len(word) > 3 or not word.isascii():
             raise ParseError(f"words in a formula: {word}")
         factors: list[Node] = [("e",) if letter == "e" else ("i",) if letter == "i" else ("name", letter) for letter in word]
-        return factors[0] if len(factors) == 1 else ("mul", *factors)
+        return product_of(factors)
 
     def number(self, value: str) -> Node:
         """A number, a mixed number (3\\frac12, 3 1/2), or digits with a base (52_8)."""
@@ -317,12 +335,13 @@ class Parser:
         negative = value == "-"
         if negative:
             self.take()
-        result = self.power()
+        factors = [self.power()]
         while True:
             kind, value = self.peek()
             if not self.starts_factor(kind, value) or (kind == "command" and value[1:] in FUNCTIONS) or value in ("(", "["):
+                result = product_of(factors)
                 return [("neg", result) if negative else result]
-            result = ("mul", result, self.power())
+            factors.append(self.power())
 
 
 def parse_prefix(text: str) -> tuple[Node, str]:

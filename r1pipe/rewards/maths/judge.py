@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from r1pipe.rewards.extract import box_run, boxed, final_answer
+from r1pipe.rewards.extract import box_run, final_answer, last_box
 from r1pipe.rewards.maths.answer import MAX_ANSWER_CHARS, Group, Quantity, Reading, Relation, Words, read, tidy
 from r1pipe.rewards.maths.clean import GAP, clean, plain
 from r1pipe.rewards.maths.compare import Rules, compare
 from r1pipe.rewards.maths.equal import DIGITS
-from r1pipe.rewards.maths.evaluate import Evaluation, TooLarge, Undefined, names_in
+from r1pipe.rewards.maths.evaluate import Evaluation, TooLarge, Undefined, fresh_budget, names_in
 
 CACHED_CHARS = 600
 """Only pairs of texts up to this length are remembered, so that the cache stays small whatever comes in."""
@@ -67,10 +67,8 @@ def _prepared(gold: str, language: str) -> Gold:
 
 def prepare(gold: str, language: str = "en") -> Gold:
     """Take a gold answer out of the sentence or box that it may stand in, and read it."""
-    text = gold.strip()
-    boxes = boxed(text)
-    if boxes:
-        text = boxes[-1].strip()
+    box = last_box(gold)
+    text = gold.strip() if box is None else box
     kind, readings = _kind(text, language)
     if kind in ("prose", "unknown", "advanced") or (kind == "words" and re.search(r"\d", text)):
         for shorter in _shorter(text):
@@ -170,7 +168,7 @@ def _pair(gold: str, answer: str, language: str, rules: Rules) -> Decision:
     cleaned = tidy(clean(answer[: 2 * MAX_ANSWER_CHARS]))
     if not _says_something(cleaned):
         return Decision("wrong", "empty answer")
-    if _compact(cleaned) == _compact(tidy(clean(wanted.text))) or _compact(cleaned) == _compact(tidy(clean(gold))):
+    if any(_compact(cleaned) == _compact(tidy(clean(text[: 2 * MAX_ANSWER_CHARS]))) for text in {wanted.text, gold}):
         return Decision("right", said)
     if len(answer) > MAX_ANSWER_CHARS:
         return Decision("wrong", f"answer of {len(answer)} characters; read up to {MAX_ANSWER_CHARS}")
@@ -185,6 +183,7 @@ _remembered = lru_cache(maxsize=32768)(_pair)
 
 
 def _typed(wanted: Gold, answer: str, cleaned: str, language: str, rules: Rules, said: str) -> Decision:
+    fresh_budget()
     readings = read(answer, language)
     unknown = False
     problem = ""
@@ -198,6 +197,7 @@ def _typed(wanted: Gold, answer: str, cleaned: str, language: str, rules: Rules,
             if verdict:
                 return Decision("right", said)
             unknown = unknown or verdict is None
+    fresh_budget()
     if problem and not all(_has_value(reading) for reading in wanted.readings):
         return Decision("unjudged", f"the gold answer has no value within the limits ({problem})")
     if wanted.kind == "unknown":
