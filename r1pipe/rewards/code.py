@@ -22,7 +22,8 @@ from r1pipe.data.chat import answer_block, split_response
 from r1pipe.data.rows import Attempt
 from r1pipe.errors import DataError
 from r1pipe.rewards.base import Score
-from r1pipe.rewards.sandbox import CodeResult, Limits, SandboxMode, SandboxPool
+from r1pipe.rewards.sandbox import CodeResult, Limits, SandboxPool
+from r1pipe.rewards.sandbox_command import SandboxMode
 
 _FENCE = re.compile(r"^[ \t]*(```+|~~~+)[ \t]*([\w+#.-]*)[^\n]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
 _PYTHON = frozenset({"python", "py", "python3", "py3"})

@@ -122,8 +122,8 @@ def _write(path: str, text: str) -> None:
         file.write(text)
 
 
-def usage(root: int) -> tuple[float, int, int]:
-    """(seconds of processor time, resident bytes, processes) of a process and all below it, from /proc."""
+def usage(root: int, most: int) -> tuple[float, int, int]:
+    """(seconds of processor time, bytes, processes) of a process and all below it, from /proc; `most` bytes are allowed."""
     parents: dict[int, int] = {}
     numbers: dict[int, tuple[float, int]] = {}
     for name in os.listdir("/proc"):
@@ -136,13 +136,24 @@ def usage(root: int) -> tuple[float, int, int]:
             continue
         parents[int(name)] = int(fields[1])
         numbers[int(name)] = (sum(map(int, fields[11:15])) / _CLOCK, int(fields[21]) * _PAGE)
-    seconds, memory, count = 0.0, 0, 0
+    below = []
     for process in numbers:
         above = process
         while above not in (root, 0, 1) and above in parents:
             above = parents[above]
         if above == root:
-            seconds += numbers[process][0]
-            memory += numbers[process][1] if process != root else 0
-            count += 1
-    return seconds, memory, count
+            below.append(process)
+    shared = numbers[root][1] if root in numbers else 0  # every program is a fork of the server, as its root is
+    memory = sum(max(0, numbers[process][1] - shared) for process in below)
+    if memory > most:
+        memory = sum(map(_proportional_memory, below))
+    return sum(numbers[process][0] for process in below), memory, len(below)
+
+
+def _proportional_memory(process: int) -> int:
+    """Bytes of a process, each shared page divided among those that share it; slow, so only for the doubtful case."""
+    try:
+        with open(f"/proc/{process}/smaps_rollup") as file:
+            return next((int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:")), 0)
+    except OSError:  # it has just ended
+        return 0

@@ -47,6 +47,7 @@ class Program:
         self.messages: list[Any] = []
         self.unpacker = Unpacker()
         self.names: set[str] = set()
+        self.printed = 0
         self.ended: dict[str, Any] = {}
         self.where, self.wall_end, self.cpu_end, self.cpu_used, self.next_look = "loading", 0.0, 0.0, 0.0, 0.0
         ours, theirs = socket.socketpair()
@@ -153,13 +154,13 @@ class Program:
         if not data:
             os.close(reader)
             del self.readers[reader]
-        elif store is self.errors:
-            store += data
+            return
+        store += data
+        self.printed += len(data)
+        if self.printed > self.limits["output_bytes"]:
+            raise Stop("output limit", f"{self.where}: more than {self.limits['output_bytes']} bytes of output")
+        if store is self.errors:
             del store[:-STDERR_KEPT]
-        else:
-            store += data
-            if len(store) > self.limits["output_bytes"]:
-                raise Stop("output limit", f"{self.where}: more than {self.limits['output_bytes']} bytes of output")
 
     def look(self) -> None:
         """Raise Stop when a limit is passed."""
@@ -169,7 +170,7 @@ class Program:
         if self.ended or now < self.next_look:
             return
         self.next_look = now + TICK
-        self.cpu_used, memory, processes = usage(self.process)
+        self.cpu_used, memory, processes = usage(self.process, self.limits["memory_bytes"])
         if self.cpu_used > self.cpu_end:
             raise Stop("time", f"{self.where}: more than {self.limits['cpu_seconds']:g} s of processor time")
         if memory > self.limits["memory_bytes"]:
