@@ -52,7 +52,7 @@ def main() -> None:
         inside = sum(step["wall_seconds"] for step in steps.values())
         result: dict[str, Any] = {
             "seed": seed, "wall_seconds": round(wall, 1), "peak_bytes": peak, "second_run_all_seconds": round(again, 2),
-            "import_seconds": round(imports, 1), 
+            "import_seconds": round(imports, 1),
             "step_seconds": {name: round(step["wall_seconds"], 1) for name, step in steps.items()},
             "outside_steps_share": round((wall - inside) / wall, 4), "table": table,
         }  # fmt: skip

@@ -146,8 +146,8 @@ def test_prepare_drops_exact_duplicates_and_gold_answers_that_cannot_be_judged(t
 
 
 def test_prepare_stops_when_a_table_ends_up_empty(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no rows are left for problems"):
-        run_prepare(tmp_path, problems=[])
+    with pytest.raises(DataError, match=r"no rows are left for problems from .*: 1 × overlaps an evaluation question"):
+        run_prepare(tmp_path, problems=[{"question": "What is 3 + 3?", "answer": "6"}])
 
 
 def test_windows_of_ten_words_count_chinese_by_characters() -> None:

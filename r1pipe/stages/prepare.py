@@ -33,6 +33,8 @@ from r1pipe.errors import DataError
 from r1pipe.rewards import Accuracy
 from r1pipe.stage import StepConfig, StepContext
 
+BOILERPLATE = 3
+"""A run of words that stands in more evaluation questions than this is a common phrase, and no sign of overlap."""
 OVERLAP_WORDS = 10
 """A question that shares this many words in a row with an evaluation question is dropped (D.1)."""
 
@@ -67,7 +69,7 @@ def run(context: StepContext) -> dict[str, Any]:
     summary: dict[str, Any] = {}
     checker = Accuracy()
     seen: set[str] = set()
-    windows: set[str] = set()
+    windows: Counter[str] = Counter()
     # evaluation sets come first: everything else is held against them
     plan: list[tuple[str, Table, SourceSpec, dict[str, str]]] = [
         ("evaluation", "evaluation", config.evaluation, PROBLEM_COLUMNS),
@@ -90,7 +92,7 @@ def run(context: StepContext) -> dict[str, Any]:
             mark = content_id(*(str(row[name]) for name in columns if name in row and name != "id"))
             if mark in here:
                 dropped["exact duplicate"] += 1
-            elif not evaluating and (key in seen or not windows.isdisjoint(word_windows(key))):
+            elif not evaluating and (key in seen or any(0 < windows[window] <= BOILERPLATE for window in word_windows(key))):
                 dropped["overlaps an evaluation question"] += 1
             elif table in ("problems", "evaluation") and (fault := gold_fault(row, checker)):
                 dropped[f"gold answer {fault}"] += 1
@@ -159,13 +161,16 @@ def question_key(question: str) -> str:
 
 
 def word_windows(key: str) -> Iterator[str]:
-    """Every run of OVERLAP_WORDS words; scripts without spaces count each character as a word; shorter texts have none."""
+    """Every run of OVERLAP_WORDS words; scripts without spaces count each character as a word; shorter texts have none.
+
+    In a question with numbers only runs with a number count: the rest is the wording that problems of a kind share.
+    """
     words = re.findall(r"[\u3040-\u30ff\u3400-\u9fff]|[^\s\u3040-\u30ff\u3400-\u9fff]+", key)
-    # runs that hold no number are boilerplate that many questions share ("how many apples does … have now")
+    numeric = any(character.isdigit() for character in key)
     for start in range(len(words) - OVERLAP_WORDS + 1):
-        window = words[start : start + OVERLAP_WORDS]
-        if len({word for word in window if any(character.isdigit() for character in word)}) >= 3:
-            yield " ".join(window)
+        window = " ".join(words[start : start + OVERLAP_WORDS])
+        if not numeric or any(character.isdigit() for character in window):
+            yield window
 
 
 def gold_fault(row: dict[str, Any], checker: Accuracy) -> str:
