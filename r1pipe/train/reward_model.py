@@ -8,6 +8,7 @@ spread of their scores become the scale on which RL sees them.
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from r1pipe.data.tables import content_id
 from r1pipe.engines.text import load_tokenizer, pick_dtype
 from r1pipe.errors import TrainingError
 from r1pipe.intervals import correlation, wilson
+from r1pipe.manifest import write_atomic
 from r1pipe.stage import StepContext
 from r1pipe.train.grpo import common_arguments, lora_config
 from r1pipe.train.run import is_main, make_watch, processes, run_training
@@ -59,6 +61,10 @@ def train_reward_model(
     Raises:
         TrainingError: when no rows are left, or the held-out accuracy is not above the recipe's threshold with 95% certainty.
     """
+    finished = context.folder / f"{output}-measured.json"
+    if finished.is_file():  # an earlier attempt of the step got this far
+        measured: dict[str, Any] = json.loads(finished.read_text())
+        return measured
     pairs = rows[0].worse is not None if rows else True
     rows = [row for row in rows if row.better != row.worse]
     fitting = [row for row in rows if max(len(row.better), len(row.worse or [])) <= settings.max_tokens]
@@ -113,6 +119,7 @@ def train_reward_model(
         trained.config.r1pipe_scale = {"mean": summary["score_mean"], "spread": summary["score_spread"]}
         trained.save_pretrained(str(folder))
         tokenizer.save_pretrained(str(folder))
+        write_atomic(finished, json.dumps(summary, indent=1).encode())
         shutil.rmtree(watch.folder)
     return summary
 

@@ -64,7 +64,8 @@ def run_training(trainer: Any, watch: Watch) -> int:
     if is_main():
         watch.metrics.truncate_after(start)
         drop_unsealed_after(watch.folder, start)
-    print(f"{watch.what}: {'resuming' if start else 'starting'} at step {start} of {watch.steps}", flush=True)
+    how = "resuming" if start else "starting"
+    print(f"{watch.what}: {how} at step {start} of {watch.steps}, over {processes()} processes", flush=True)
     trainer.add_callback(RunCallback(watch, is_main()))
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     done = int(trainer.state.global_step)
