@@ -75,6 +75,8 @@ class Launch(BaseModel):
     """Trade time for memory in the backward pass."""
     generation_batch: PositiveInt | None = None
     """Sequences that an engine generates at once; by default the engine decides."""
+    stall_minutes: float = Field(default=90.0, ge=0)
+    """A step that reports no progress for so long shows its stacks and fails; 0 never. The paper's rollouts took 18 minutes."""
     report_to: tuple[str, ...] = ()
     """Experiment trackers besides the run's own files: "tensorboard", "wandb", "trackio", "mlflow"."""
 

@@ -35,6 +35,7 @@ from r1pipe.rewards import Mix
 from r1pipe.rewards.mix import Part
 from r1pipe.stage import StepContext
 from r1pipe.stages.sections import SamplingSection
+from r1pipe.stall import finished, still_moving
 
 REFLECTION_WORDS = ("wait", "mistake", "however", "but", "retry", "error", "verify", "wrong", "evaluate", "check")
 """The paper's list (C.2)."""
@@ -74,6 +75,7 @@ def run(context: StepContext) -> dict[str, Any]:
     metrics.truncate_after(-1)
     results: dict[str, Any] = {}
     for number, name in enumerate(CHECKPOINTS):
+        still_moving(context.launch.stall_minutes)
         rows = _part(folder, number, len(questions) * config.samples)
         if rows is None:
             if context.stop_requested():
@@ -113,6 +115,7 @@ def run(context: StepContext) -> dict[str, Any]:
             context.folder / "progress.json",
             {"done": number + 1, "total": len(CHECKPOINTS), "unit": "checkpoint", "note": f"evaluate: {name}"},
         )
+    finished()
     table = {
         "sampling": {
             "samples": config.samples,

@@ -39,6 +39,7 @@ from r1pipe.rewards import Mix
 from r1pipe.rewards.readability import code_blocks, longest_paragraph, repetition_share
 from r1pipe.stage import StepConfig, StepContext
 from r1pipe.stages.sections import SamplingSection
+from r1pipe.stall import finished, still_moving
 from r1pipe.train.settings import SftSettings
 
 
@@ -88,6 +89,7 @@ def sample(context: StepContext) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     tokens = 0
     for number, shard in enumerate(shards):
+        still_moving(context.launch.stall_minutes)
         if number in owed:
             if context.stop_requested():
                 raise Stopped(f"sample stopped after {number} of {len(shards)} shards", "r1pipe resume")
@@ -134,6 +136,7 @@ def sample(context: StepContext) -> dict[str, Any]:
         )
     if engine is not None:
         engine.close()
+    finished()
     generated = len(problems) * config.samples
     if counts.total() != generated:
         raise ArtifactError(

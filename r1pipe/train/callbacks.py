@@ -20,6 +20,7 @@ from transformers import TrainerCallback
 
 from r1pipe.errors import TrainingError
 from r1pipe.metrics import MetricsWriter, write_progress
+from r1pipe.stall import still_moving
 from r1pipe.train.checkpoint import check_space, checkpoints, rotate, seal, step_of
 
 REFERENCE = "reference.safetensors"
@@ -54,6 +55,7 @@ class Watch:
         metrics: where the step's metrics go.
         progress: path of the progress file.
         stop_requested: True once the user asked to stop.
+        stall_minutes: how long a step may take before the run counts as stalled.
         reference: the reference policy, when there is one.
         refresh: steps between copies of the policy into the reference (0: never).
         live: latest numbers for the progress file, filled by the reward side.
@@ -69,6 +71,7 @@ class Watch:
     metrics: MetricsWriter
     progress: Path
     stop_requested: Callable[[], bool]
+    stall_minutes: float
     reference: Any = None
     refresh: int = 0
     live: dict[str, Any] = field(default_factory=dict)
@@ -92,6 +95,7 @@ class RunCallback(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Put the reference policy back as it was when the checkpoint was made."""
+        still_moving(self.watch.stall_minutes)
         self.watch.first_step = state.global_step
         self.watch.started = time.monotonic()
         if state.global_step == 0:
@@ -121,6 +125,7 @@ class RunCallback(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
         """Refresh the reference, ask for a checkpoint at boundaries, stop there when the user asked."""
         step = state.global_step
+        still_moving(self.watch.stall_minutes)
         if self.watch.refresh and step % self.watch.refresh == 0:
             self.refreshed_at = step
         at_boundary = step % self.watch.boundary == 0

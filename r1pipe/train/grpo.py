@@ -21,6 +21,7 @@ from r1pipe.data.chat import messages
 from r1pipe.data.rows import Problem
 from r1pipe.data.schedule import Order
 from r1pipe.engines.text import load_tokenizer, pick_dtype, prompt_prefix, turn_end
+from r1pipe.errors import TrainingError
 from r1pipe.rewards import Mix
 from r1pipe.stage import StepContext
 from r1pipe.train.rollouts import RolloutScorer
@@ -39,6 +40,11 @@ def lora_config(lora: LoraSettings | None, task: str) -> LoraConfig | None:
 def common_arguments(context: StepContext, settings: Any, dtype: torch.dtype) -> dict[str, Any]:
     """Trainer arguments that are the same for every kind of training."""
     on_cpu = not torch.cuda.is_available()
+    if torch.cuda.device_count() > 1 and processes() == 1:
+        raise TrainingError(
+            f"{torch.cuda.device_count()} GPUs are visible and one process would train on them",
+            f"set launch.processes = {torch.cuda.device_count()}, or make one visible with CUDA_VISIBLE_DEVICES=0",
+        )
     return {
         "seed": context.seed,
         "data_seed": context.seed,

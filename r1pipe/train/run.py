@@ -9,6 +9,7 @@ from typing import Any
 from r1pipe.errors import Stopped, TrainingError
 from r1pipe.metrics import MetricsWriter
 from r1pipe.stage import StepContext
+from r1pipe.stall import finished
 from r1pipe.train.callbacks import RunCallback, Watch, drop_unsealed_after
 from r1pipe.train.checkpoint import newest_whole, step_of
 
@@ -40,6 +41,7 @@ def make_watch(context: StepContext, what: str, steps: int, boundary: int, belon
         metrics=MetricsWriter(context.folder / (f"metrics-{name}.jsonl" if name else "metrics.jsonl")),
         progress=context.folder / "progress.json",
         stop_requested=context.stop_requested,
+        stall_minutes=context.launch.stall_minutes,
     )
 
 
@@ -68,6 +70,7 @@ def run_training(trainer: Any, watch: Watch) -> int:
     print(f"{watch.what}: {how} at step {start} of {watch.steps}, over {processes()} processes", flush=True)
     trainer.add_callback(RunCallback(watch, is_main()))
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    finished()
     done = int(trainer.state.global_step)
     if done < watch.steps:
         if watch.stop_requested():
