@@ -37,7 +37,7 @@ DANGER = (
 )
 """What the user is told before anything runs without isolation."""
 _START_SECONDS = 20.0
-_GRACE_SECONDS = 3.0
+_GRACE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Limits:
 
     Attributes:
         cpu_seconds: processor time for one test, all its processes together.
-        wall_seconds: time on the clock for one test (waiting counts).
+        wall_seconds: time on the clock for one test, sleeping included, less the time that the program waited for a processor.
         total_seconds: time on the clock for all tests of one attempt.
         memory_bytes: resident memory of all processes of a program together.
         processes: processes and threads of a program.
@@ -56,7 +56,7 @@ class Limits:
     """
 
     cpu_seconds: float = 10.0
-    wall_seconds: float = 30.0
+    wall_seconds: float = 20.0
     total_seconds: float = 120.0
     memory_bytes: int = 512 * 2**20
     processes: int = 32

@@ -10,7 +10,7 @@ import os
 import platform
 import resource
 import struct
-from typing import Any
+from typing import Any, NamedTuple
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _CLOCK = os.sysconf("SC_CLK_TCK")
@@ -122,8 +122,33 @@ def _write(path: str, text: str) -> None:
         file.write(text)
 
 
-def usage(root: int, most: int) -> tuple[float, int, int]:
-    """(seconds of processor time, bytes, processes) of a process and all below it, from /proc; `most` bytes are allowed."""
+class Usage(NamedTuple):
+    """What a process and all below it use.
+
+    Attributes:
+        seconds: processor time.
+        memory: bytes.
+        processes: their number.
+        starved: seconds that one of them could have run and had no processor, because the machine was busy with other things.
+    """
+
+    seconds: float = 0.0
+    memory: int = 0
+    processes: int = 0
+    starved: float = 0.0
+
+
+def starved_seconds(process: int | str) -> float:
+    """Seconds that a process has waited for a processor; 0 where the kernel does not say."""
+    try:
+        with open(f"/proc/{process}/schedstat") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
+
+
+def usage(root: int, most: int) -> Usage:
+    """What a process and all below it use, from /proc; `most` bytes are allowed."""
     parents: dict[int, int] = {}
     numbers: dict[int, tuple[float, int]] = {}
     for name in os.listdir("/proc"):
@@ -147,7 +172,8 @@ def usage(root: int, most: int) -> tuple[float, int, int]:
     memory = sum(max(0, numbers[process][1] - shared) for process in below)
     if memory > most:
         memory = sum(map(_proportional_memory, below))
-    return sum(numbers[process][0] for process in below), memory, len(below)
+    starved = max(map(starved_seconds, below), default=0.0)
+    return Usage(sum(numbers[process][0] for process in below), memory, len(below), starved)
 
 
 def _proportional_memory(process: int) -> int:

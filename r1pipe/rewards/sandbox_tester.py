@@ -10,12 +10,15 @@ import os
 import resource
 import signal
 import socket
+import time
 from typing import Any
 
 from r1pipe.rewards.sandbox_watch import Program, Stop, short_text
 from r1pipe.rewards.sandbox_wire import Unpacker, WireError, pack
 
 TOLERANCE = 1e-6
+BACKSTOP_SECONDS = 2.0
+"""After the total time, for tests that are busy themselves and do not look at the clock."""
 TESTER_MEMORY = 2 * 2**30
 
 
@@ -30,7 +33,9 @@ def main(job_fd: int, server: socket.socket, limits: dict[str, Any]) -> int:
         jobs += unpacker.feed(data)
     job = jobs[0]
     limits = {**limits, **job.get("limits", {})}
-    signal.setitimer(signal.ITIMER_REAL, limits["total_seconds"])  # the default action ends this process, and so everything
+    limits["total_end"] = time.monotonic() + limits["total_seconds"]
+    backstop = limits["total_seconds"] + BACKSTOP_SECONDS
+    signal.setitimer(signal.ITIMER_REAL, backstop)  # the default action ends this process, and with it everything
     resource.setrlimit(resource.RLIMIT_AS, (TESTER_MEMORY, TESTER_MEMORY))
     passed = 0
     try:

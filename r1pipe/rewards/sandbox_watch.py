@@ -17,7 +17,7 @@ from types import CodeType
 from typing import Any
 
 from r1pipe.rewards import sandbox_program
-from r1pipe.rewards.sandbox_kernel import usage
+from r1pipe.rewards.sandbox_kernel import Usage, starved_seconds, usage
 from r1pipe.rewards.sandbox_wire import Unpacker, WireError, decode, encode, pack
 
 TICK = 0.05
@@ -49,7 +49,8 @@ class Program:
         self.names: set[str] = set()
         self.printed = 0
         self.ended: dict[str, Any] = {}
-        self.where, self.wall_end, self.cpu_end, self.cpu_used, self.next_look = "loading", 0.0, 0.0, 0.0, 0.0
+        self.where, self.wall_end, self.cpu_end, self.starved, self.next_look = "loading", 0.0, 0.0, 0.0, 0.0
+        self.used = Usage()
         ours, theirs = socket.socketpair()
         self.questions = ours.detach()
         null = os.open("/dev/null", os.O_RDWR)
@@ -95,7 +96,8 @@ class Program:
         """Time limits count from here."""
         self.where = where
         self.wall_end = time.monotonic() + self.limits["wall_seconds"]
-        self.cpu_end = self.cpu_used + self.limits["cpu_seconds"]
+        self.starved = self.used.starved + starved_seconds("self")
+        self.cpu_end = self.used.seconds + self.limits["cpu_seconds"]
 
     def pump(self) -> None:
         """Move bytes for at most a tick and look at the limits."""
@@ -165,18 +167,25 @@ class Program:
     def look(self) -> None:
         """Raise Stop when a limit is passed."""
         now = time.monotonic()
-        if now > self.wall_end:
-            raise Stop("time", f"{self.where}: not ended after {self.limits['wall_seconds']:g} s")
-        if self.ended or now < self.next_look:
+        if now < self.next_look:
             return
         self.next_look = now + TICK
-        self.cpu_used, memory, processes = usage(self.process, self.limits["memory_bytes"])
-        if self.cpu_used > self.cpu_end:
+        if not self.ended:
+            self.used = usage(self.process, self.limits["memory_bytes"])
+        starved = self.used.starved + starved_seconds("self")
+        if now > self.wall_end + starved - self.starved:
+            raise Stop("time", f"{self.where}: not ended after {self.limits['wall_seconds']:g} s")
+        if now > self.limits["total_end"]:
+            if starved > self.limits["total_seconds"] / 2:
+                raise Stop("sandbox error", f"{self.where}: the machine was busy with other things for {starved:.0f} s")
+            raise Stop("time", f"{self.where}: the tests were not over after {self.limits['total_seconds']:g} s")
+        if self.used.seconds > self.cpu_end:
             raise Stop("time", f"{self.where}: more than {self.limits['cpu_seconds']:g} s of processor time")
-        if memory > self.limits["memory_bytes"]:
-            raise Stop("memory", f"{self.where}: {memory >> 20} MiB, at most {self.limits['memory_bytes'] >> 20}")
-        if processes > self.limits["processes"] + 2:
-            raise Stop("runtime error", f"{self.where}: {processes - 2} processes, at most {self.limits['processes']}")
+        if self.used.memory > self.limits["memory_bytes"]:
+            raise Stop("memory", f"{self.where}: {self.used.memory >> 20} MiB, at most {self.limits['memory_bytes'] >> 20}")
+        if self.used.processes > self.limits["processes"] + 2:
+            most = self.limits["processes"]
+            raise Stop("runtime error", f"{self.where}: {self.used.processes - 2} processes, at most {most}")
 
     def wait_for_end(self) -> None:
         """Until a script has ended and its output is read; raises Stop unless it ended well."""

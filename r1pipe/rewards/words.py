@@ -68,13 +68,15 @@ def _characters(scripts: list[str]) -> str:
     return "".join(f"{chr(low)}-{chr(high)}" for script in scripts for low, high in _RANGES[script])
 
 
+HAN_AND_KANA = _characters(sorted(CHARACTER_SCRIPTS))
+"""For a character class of a regular expression."""
 _LETTER = _characters([name for name in _RANGES if name not in CHARACTER_SCRIPTS and name not in LETTERS_PER_WORD])
 _PART = f"[{_LETTER}\u0300-\u036f\u200c\u200d0-9_]"
 _TOKEN = re.compile(
     r"(?P<plain>[A-Za-z][a-z]+)(?=[ ,\n])"  # most words of most texts, found fast
     rf"|(?P<token>[{_LETTER}_0-9]{_PART}*"
     rf"(?:['’ʼ\u05f3\u05f4·\u2010\u2011-]{_PART}+|(?:\.(?=[a-z_])|(?<=[0-9])[.,](?=[0-9])){_PART}+)*(?:\(\))?)"
-    rf"|(?P<character>[{_characters(sorted(CHARACTER_SCRIPTS))}])"
+    rf"|(?P<character>[{HAN_AND_KANA}])"
     rf"|(?P<run>[{_characters(list(LETTERS_PER_WORD))}]+)"
     r"|(?P<end>[.!?;:\n。！？；：।॥…؟؛۔።།])"
 )
