@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -149,7 +149,7 @@ def plan(
 
     opened = open_for_plan(recipe, run, sets or [])
     plans = runner.plan(opened.run, opened.pipeline, opened.recipe)
-    _show(json, lambda: plan_json(opened, plans), lambda: plan_view(opened, plans, settings))
+    console.show(json, lambda: plan_json(opened, plans), lambda: plan_view(opened, plans, settings))
 
 
 @app.command(rich_help_panel=READING)
@@ -161,7 +161,7 @@ def status(run: RunArgument = None, json: JsonOption = False) -> None:
 
     opened = open_run(run)
     plans = runner.plan(opened.run, opened.pipeline, opened.recipe)
-    _show(json, lambda: status_json(opened, plans), lambda: status_view(opened, plans, console.out().width))
+    console.show(json, lambda: status_json(opened, plans), lambda: status_view(opened, plans, console.out().width))
 
 
 @app.command(rich_help_panel=READING)
@@ -214,7 +214,7 @@ def recipes(
         sys.stdout.write(recipe_text(name)[0])
         return
     known = packaged_recipes()
-    _show(json, lambda: recipes_json(known), lambda: recipes_view(known))
+    console.show(json, lambda: recipes_json(known), lambda: recipes_view(known))
 
 
 @app.command(rich_help_panel=RECIPES)
@@ -236,8 +236,9 @@ def init(
 def doctor(json: JsonOption = False) -> None:
     """Say what this machine and installation have, and what r1pipe would choose."""
     from r1pipe.machine import facts
+    from r1pipe.views.doctor import report
 
-    raise typer.Exit(_report(facts(), json, "needed and missing, or not in the supported range"))
+    raise typer.Exit(report(facts(), json, "needed and missing, or not in the supported range"))
 
 
 @app.command(rich_help_panel=CHECKING)
@@ -255,8 +256,9 @@ def check(
       r1pipe check nano --contents
     """
     from r1pipe.checks import check_named
+    from r1pipe.views.doctor import report
 
-    raise typer.Exit(_report(check_named(what, contents), json, "not right"))
+    raise typer.Exit(report(list(check_named(what, contents)), json, "not right"))
 
 
 @app.command(rich_help_panel=CHECKING)
@@ -274,7 +276,7 @@ def verify(
     from r1pipe.views.judged import judged_view
 
     report = verify_file(file, domain, gold, completion, expected or None)
-    _show(json, lambda: report, lambda: judged_view(report, limit))
+    console.show(json, lambda: report, lambda: judged_view(report, limit))
 
 
 @app.command(rich_help_panel=CHECKING)
@@ -289,26 +291,7 @@ def audit(
     from r1pipe.views.judged import judged_view
 
     report = audit_file(data, domain)
-    _show(json, lambda: report, lambda: judged_view(report, limit))
-
-
-def _show(json: bool, data: Any, view: Any) -> None:
-    """Print a value as JSON, or its view; only one of the two is made."""
-    if json:
-        console.say_json(data())
-    else:
-        console.say(view())
-
-
-def _report(found: Any, json: bool, missing: str) -> int:
-    """Print facts; the exit code is 1 when something that is needed is not right."""
-    from r1pipe.machine import fact_json
-    from r1pipe.views.doctor import facts_view
-
-    listed = list(found)
-    bad = any(fact.state == "missing" for fact in listed)
-    _show(json, lambda: {"ok": not bad, "facts": [fact_json(fact) for fact in listed]}, lambda: facts_view(listed, missing))
-    return int(bad)
+    console.show(json, lambda: report, lambda: judged_view(report, limit))
 
 
 def main(arguments: list[str] | None = None) -> None:

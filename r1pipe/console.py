@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +83,14 @@ def say_json(data: Any) -> None:
     """Print a value as JSON, for programs."""
     utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=not utf8, allow_nan=False, default=str) + "\n")
+
+
+def show(json_wanted: bool, data: Callable[[], Any], view: Callable[[], RenderableType]) -> None:
+    """Print a value as JSON, or its view; only one of the two is made."""
+    if json_wanted:
+        say_json(data())
+    else:
+        say(view())
 
 
 def show_error(error: R1PipeError) -> int:

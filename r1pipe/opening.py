@@ -198,9 +198,10 @@ def _existing(name: str) -> RunDir | None:
 
 def _differences(before: str, after: str) -> list[tuple[str, object, object]]:
     """Keys in which two recipes differ, as (key, before, after)."""
-    from r1pipe.manifest import changes
+    from r1pipe.manifest import ABSENT, changes
 
-    return list(changes(tomllib.loads(before), tomllib.loads(after)))
+    found = changes(tomllib.loads(before), tomllib.loads(after))
+    return [change for change in found if any(value not in ({}, ABSENT) for value in change[1:])]  # an empty section says nothing
 
 
 def _other_recipe(run: RunDir, where: str, differences: Sequence[tuple[str, object, object]]) -> str:

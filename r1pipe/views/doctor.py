@@ -10,9 +10,17 @@ from rich.table import Table
 from rich.text import Text
 
 from r1pipe import console
-from r1pipe.machine import Fact
+from r1pipe.machine import Fact, fact_json
 
 STATES = {"ok": ("✓", "green"), "warning": ("!", "bold yellow"), "missing": ("✗", "bold red"), "absent": ("–", "dim")}
+
+
+def report(facts: Sequence[Fact], json: bool, missing: str) -> int:
+    """Print facts; returns the exit code: 1 when something that is needed is not right."""
+    bad = any(fact.state == "missing" for fact in facts)
+    data = {"ok": not bad, "facts": [fact_json(fact) for fact in facts]}
+    console.show(json, lambda: data, lambda: facts_view(facts, missing))
+    return int(bad)
 
 
 def facts_view(facts: Sequence[Fact], missing: str = "missing") -> RenderableType:

@@ -19,7 +19,8 @@ from r1pipe.runner import StepPlan, plan
 from r1pipe.stage import Step
 from r1pipe.views import results, rows, tables
 from r1pipe.views.status import command, status_json, status_view, step_table
-from r1pipe.views.step import part_unit, read_json, step_inspection, step_view, summary_view, tables_of
+from r1pipe.views.step import part_unit, read_json, step_inspection, step_view, tables_of
+from r1pipe.views.summary import summary_view
 
 
 class Unknown(R1PipeError):

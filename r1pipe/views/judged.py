@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from r1pipe import console
-from r1pipe.views.step import summary_view
+from r1pipe.views.summary import summary_view
 
 CELL_CHARACTERS = 200
 

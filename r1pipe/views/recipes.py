@@ -27,7 +27,10 @@ from r1pipe.opening import load, recipe_text
 from r1pipe.recipe import BaseModelSection, Launch
 from r1pipe.views.status import command
 
-WIDTH = 100
+LONGEST = 160
+"""Lines with a meaning at their end are at most so long."""
+
+_ASSIGNMENT = re.compile(r"""^["']?([A-Za-z0-9_-]+)["']?\s*=""")
 _HEADER = re.compile(r"^\[([^\[\]]+)\]\s*(#.*)?$")
 
 
@@ -97,7 +100,7 @@ def with_defaults(text: str, pipeline: Pipeline) -> str:
         seen.add(section)
     for name, model in models.items():
         if name not in seen:
-            result += ["", f"# [{name}]", *defaults(model, set())]
+            result += ["", f"[{name}]", *defaults(model, set())]
     return "\n".join(result) + "\n"
 
 
@@ -108,8 +111,22 @@ def _completed(block: list[str], model: type[BaseModel] | None) -> list[str]:
     end = len(block)
     while end > 1 and (not block[end - 1].strip() or block[end - 1].startswith("#")):
         end -= 1
-    given = {line.split("=")[0].strip().strip('"') for line in block[:end] if "=" in line and not line.startswith("#")}
-    return [*block[:end], *defaults(model, given), *block[end:]]
+    meanings = field_docs(model)
+    lines = [_explained(line, meanings) for line in block[:end]]
+    given = {key for line in lines if (key := _key(line))}
+    return [*lines, *defaults(model, given), *block[end:]]
+
+
+def _key(line: str) -> str:
+    """The key that a line sets; empty when it sets none."""
+    found = _ASSIGNMENT.match(line)
+    return found[1] if found else ""
+
+
+def _explained(line: str, meanings: Mapping[str, str]) -> str:
+    """A line with what its setting means, unless it has a comment already."""
+    meaning = meanings.get(_key(line), "")
+    return f"{line}   # {meaning}" if meaning and "#" not in line and len(line) + len(meaning) < LONGEST else line
 
 
 def defaults(model: type[BaseModel], given: set[str]) -> Iterator[str]:
@@ -121,7 +138,7 @@ def defaults(model: type[BaseModel], given: set[str]) -> Iterator[str]:
         default = info.get_default(call_default_factory=True)
         shown = f"# {name} = {toml(default)}" if default is not None else f"# {name} =      (not set)"
         meaning = meanings.get(name, "")
-        yield f"{shown}   # {meaning}" if meaning and len(shown) + len(meaning) < WIDTH * 2 else shown
+        yield f"{shown}   # {meaning}" if meaning and len(shown) + len(meaning) < LONGEST else shown
 
 
 def toml(found: Any) -> str:

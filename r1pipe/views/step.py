@@ -1,4 +1,4 @@
-"""One step, looked into: record, settings, what it read and made, its curves, and samples of what the model wrote."""
+"""One step, looked into: record, settings, what it read and made, its curves, a sample of what the model wrote."""
 
 from __future__ import annotations
 
@@ -16,22 +16,25 @@ from rich.text import Text
 from r1pipe import console
 from r1pipe.launch import last_lines
 from r1pipe.manifest import Manifest
-from r1pipe.metrics import read_metrics
+from r1pipe.metrics import read_metrics, read_progress
 from r1pipe.opening import Opened, run_option
 from r1pipe.runner import StepPlan
 from r1pipe.stage import Output, Step
 from r1pipe.views.made import made
 from r1pipe.views.numbers import Series, amount, collect, label
 from r1pipe.views.plots import finite, plot
-from r1pipe.views.rows import row_json, rows_view
 from r1pipe.views.settings import changes_text, settings_of
 from r1pipe.views.status import command, detail
-from r1pipe.views.tables import Found, is_table, last_rows
+from r1pipe.views.summary import summary_view
+from r1pipe.views.tables import is_table
 
 PLOT_WIDTH = 36
 MOST_PLOTS = 12
+SHORT = 8
+"""Hex digits of a build or digest that are shown."""
+
 UNPLOTTED = ("step_seconds", "learning_rate", "answers")
-SAMPLES = 2
+SAMPLE_CHARACTERS = 600
 
 
 def tables_of(opened: Opened, step: Step) -> list[str]:
@@ -66,7 +69,7 @@ def step_view(opened: Opened, place: StepPlan, width: int) -> RenderableType:
         parts += _section("record", record(manifest))
     parts += _section("settings", settings_view(opened, step, width))
     parts += _section("reads", inputs_table(opened, step, manifest))
-    parts += _section("wrote" if manifest else "writes", outputs_table(opened, step, manifest))
+    parts += _section(f"{'wrote' if manifest else 'writes'}, in {opened.run.step_dir(step)}", outputs_table(step, manifest))
     if manifest is not None and manifest.summary:
         parts += _section("summary", summary_view(manifest.summary))
     for name, series in metrics_of(opened, step).items():
@@ -74,7 +77,7 @@ def step_view(opened: Opened, place: StepPlan, width: int) -> RenderableType:
         if plots is not None:
             parts += _section(f"metrics {name}".strip(), plots)
     parts += _failure(opened, place)
-    parts += _samples(opened, step, width)
+    parts += _samples(opened, step)
     return Group(*parts)
 
 
@@ -129,27 +132,26 @@ def inputs_table(opened: Opened, step: Step, manifest: Manifest | None) -> Rende
     """What the step reads, from which build, with the digest that it saw."""
     rows = []
     for name, source in step.reads.items():
-        where = f"{source.step}/{source.name}" if isinstance(source, Output) else f"the base model {opened.recipe.base.model}"
+        where = f"{source.step}/{source.name}" if isinstance(source, Output) else f"base model {opened.recipe.base.model}"
         record = manifest.inputs.get(name) if manifest else None
-        build = f"build {record.build[:12]}" if record and record.build else ""
-        digest = f"digest {record.digest[:12]}" if record else ""
-        rows.append((name, console.plain(where), Text(build), Text(digest, style="dim")))
-    return _grid(rows) if rows else Text("nothing", style="dim")
+        build, digest = (record.build[:SHORT], record.digest[:SHORT]) if record else ("", "")
+        rows.append((name, console.plain(where), Text(build, style="dim"), Text(digest, style="dim")))
+    if not rows:
+        return Text("nothing", style="dim")
+    return _grid([("", Text("from", style="dim"), Text("build", style="dim"), Text("digest", style="dim")), *rows])
 
 
-def outputs_table(opened: Opened, step: Step, manifest: Manifest | None) -> RenderableType:
-    """What the step wrote: kind, files, size, digest, where it lies."""
+def outputs_table(step: Step, manifest: Manifest | None) -> RenderableType:
+    """What the step wrote: kind, files, size, digest."""
     rows = []
     for name, kind in step.writes.items():
-        where = console.plain(os.fspath(opened.run.output_path(step, name)), "dim")
         record = manifest.outputs.get(name) if manifest else None
         if record is None:
-            rows.append((name, Text(kind), Text(), Text(), where))
+            rows.append((name, Text(kind), Text(), Text()))
             continue
         files = f"{len(record.files)} file" + ("s" if len(record.files) != 1 else "")
-        rows.append(
-            (name, Text(kind), Text(f"{files}, {console.size(record.size)}"), Text(record.digest[:12], style="dim"), where)
-        )
+        size = Text(f"{files}, {console.size(record.size)}")
+        rows.append((name, Text(kind), size, Text(f"digest {record.digest[:SHORT]}", style="dim")))
     return _grid(rows) if rows else Text("nothing", style="dim")
 
 
@@ -160,38 +162,6 @@ def _grid(rows: Sequence[Sequence[RenderableType]]) -> Table:
         table.add_column(overflow="fold")
     for row in rows:
         table.add_row(*row)
-    return table
-
-
-def summary_view(summary: Any) -> RenderableType:
-    """What a step reported, as nested names and numbers; shares of a count are drawn as bars."""
-    if not isinstance(summary, dict):
-        return console.plain(console.value(summary), most=2000)
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(style="dim", overflow="fold", max_width=40)
-    table.add_column(overflow="fold")
-    for key, found in summary.items():
-        name = console.plain(str(key).replace("_", " "))
-        table.add_row(name, counts_view(found) if is_counts(found) else summary_view(found))
-    return table
-
-
-def is_counts(found: Any) -> bool:
-    """Whether a value maps names to whole numbers, so that bars make sense."""
-    return (
-        isinstance(found, dict) and len(found) > 1 and all(isinstance(n, int) and not isinstance(n, bool) for n in found.values())
-    )
-
-
-def counts_view(counts: dict[str, int], width: int = 24) -> Table:
-    """Counts with bars as long as their share of the largest."""
-    top = max(1, *counts.values())
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(overflow="fold", max_width=48)
-    table.add_column(justify="right")
-    table.add_column(style="cyan", no_wrap=True)
-    for name, count in counts.items():
-        table.add_row(console.plain(str(name)), console.value(count), "█" * max(round(count / top * width), 1 if count else 0))
     return table
 
 
@@ -231,16 +201,19 @@ def _failure(opened: Opened, place: StepPlan) -> list[RenderableType]:
     return parts
 
 
-def _samples(opened: Opened, step: Step, width: int) -> list[RenderableType]:
-    """A few rows of the newest part of the step's last table, and how to see more."""
-    names = tables_of(opened, step)
-    if not names:
-        return []
-    name = next((name for name in ("rollouts", "attempts") if name in names), names[0])
-    rows = last_rows(opened.run.step_dir(step) / name, SAMPLES)
-    option = run_option(opened.run)
-    more = [command(f"r1pipe inspect {step.name}/{other}{option}", "shows more of it") for other in names]
-    return [*_section(f"samples of {name}", rows_view(rows, width - 2, part_unit(name))), *more]
+def _samples(opened: Opened, step: Step) -> list[RenderableType]:
+    """What the model wrote last, and the tables that hold more. The tables stay closed: their library is slow to load."""
+    parts: list[RenderableType] = []
+    sample = read_progress(opened.run.progress_path(step)).get("sample")
+    if isinstance(sample, dict):
+        texts = {"prompt": sample.get("question"), "response": sample.get("completion")}
+        rows = [(name, console.plain(str(text), most=SAMPLE_CHARACTERS)) for name, text in texts.items() if text]
+        parts += _section("the best answer of the last rollout", _grid(rows))
+    names = sorted(tables_of(opened, step), key=lambda name: name not in ("rollouts", "attempts"))
+    if names:
+        others = f"; also {', '.join(f'/{name}' for name in names[1:4])}{', …' if names[4:] else ''}" if names[1:] else ""
+        parts += [Text(), command(f"r1pipe inspect {step.name}/{names[0]}{run_option(opened.run)}", f"its rows{others}")]
+    return parts
 
 
 def part_unit(table: str) -> str:
@@ -260,7 +233,6 @@ def step_inspection(opened: Opened, place: StepPlan) -> dict[str, Any]:
     """The same for programs."""
     step, manifest = place.step, place.manifest
     names = tables_of(opened, step)
-    samples: list[Found] = last_rows(opened.run.step_dir(step) / names[0], SAMPLES) if names else []
     return {
         "step": step.name,
         "state": place.state,
@@ -275,5 +247,5 @@ def step_inspection(opened: Opened, place: StepPlan) -> dict[str, Any]:
             name or "metrics": {key: {"steps": found.steps, "values": found.values} for key, found in series.items()}
             for name, series in metrics_of(opened, step).items()
         },
-        "samples": [row_json(found) for found in samples],
+        "sample": read_progress(opened.run.progress_path(step)).get("sample"),
     }

@@ -151,15 +151,6 @@ def read_row(folder: Path, number: int) -> Found:
     raise FilterError(f"{folder.name} has no row {number}", f"its rows are 0 to {before - 1}")
 
 
-def last_rows(folder: Path, count: int) -> list[Found]:
-    """The first rows of the newest part: what the model wrote last."""
-    parts = parts_of(folder)
-    before = sum(_row_count(path) for path in parts[:-1])
-    indices = range(min(count, _row_count(parts[-1])))
-    label = part_labels(folder, parts)[-1]
-    return [Found(before + index, label, row) for index, row in zip(indices, _take(parts[-1], list(indices)), strict=True)]
-
-
 def scores_in(row: dict[str, Any]) -> Iterator[tuple[str, float | None, str, bool]]:
     """The scores of an attempt's row: (reward, value, note, whether it applies)."""
     for name, pair in json.loads(row.get("scores") or "{}").items():
@@ -232,47 +223,39 @@ def _near(name: str, known: Sequence[str]) -> str:
 def _columns(path: Path) -> dict[str, bool]:
     """Column -> whether it holds numbers."""
     import pyarrow
-    import pyarrow.parquet
 
-    try:
-        schema = pyarrow.parquet.read_schema(path)
-    except (pyarrow.ArrowInvalid, OSError) as error:
-        raise _torn(path, error) from error
+    schema = _open(path).schema_arrow
     return {column.name: pyarrow.types.is_floating(column.type) or pyarrow.types.is_integer(column.type) for column in schema}
 
 
 def _row_count(path: Path) -> int:
+    return int(_open(path).metadata.num_rows)
+
+
+def _read(path: Path, columns: list[str] | None = None) -> Any:
+    """A part as an Arrow table. The plain reader, since the library's `read_table` imports pandas."""
     import pyarrow
-    import pyarrow.parquet
 
     try:
-        return int(pyarrow.parquet.read_metadata(path).num_rows)
-    except (pyarrow.ArrowInvalid, OSError) as error:
-        raise _torn(path, error) from error
-
-
-def _read(path: Path, columns: list[str]) -> Any:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        return pyarrow.parquet.read_table(path, columns=columns, partitioning=None)
-    except (pyarrow.ArrowInvalid, OSError) as error:
+        return _open(path).read(columns=columns)
+    except (pyarrow.ArrowException, OSError) as error:
         raise _torn(path, error) from error
 
 
 def _take(path: Path, indices: Sequence[int]) -> list[dict[str, Any]]:
     """Some rows of a part, whole."""
-    if not indices:
-        return []
+    rows: list[dict[str, Any]] = _read(path).take(list(indices)).to_pylist() if indices else []
+    return rows
+
+
+def _open(path: Path) -> Any:
     import pyarrow
     import pyarrow.parquet
 
     try:
-        rows: list[dict[str, Any]] = pyarrow.parquet.read_table(path, partitioning=None).take(list(indices)).to_pylist()
-    except (pyarrow.ArrowInvalid, OSError) as error:
+        return pyarrow.parquet.ParquetFile(path)
+    except (pyarrow.ArrowException, OSError) as error:
         raise _torn(path, error) from error
-    return rows
 
 
 def _torn(path: Path, error: Exception) -> ArtifactError:
