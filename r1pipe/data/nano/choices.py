@@ -70,6 +70,6 @@ def _plan(rng: random.Random, ask: str) -> dict[str, Any]:
             values.append([first, total - first])
         return {"ask": ask, "values": values, "target": rng.choice(totals)}
     wanted = 1 if ask == "odd" else 0
-    values = [2 * rng.randint(5, 48) + 1 - wanted for _ in range(4)]
-    values[rng.randrange(4)] = 2 * rng.randint(5, 48) + wanted
-    return {"ask": ask, "values": values}
+    numbers = [2 * rng.randint(5, 48) + 1 - wanted for _ in range(4)]
+    numbers[rng.randrange(4)] = 2 * rng.randint(5, 48) + wanted
+    return {"ask": ask, "values": numbers}

@@ -1,7 +1,7 @@
 """The pre-training corpus of the embedded default: problems with responses of mixed quality.
 
-It stands to the base model as the web stands to a real one: the right way of working is in it, but it is one habit among many. The shares
-below are what makes the base solve its problems sometimes, in many styles.
+It stands to the base model as the web stands to a real one: the right way of working is in it, but it is one habit among
+many. The shares below are what makes the base solve its problems sometimes, in many styles.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ SCHOOL = Habits(
 """The first part of the corpus: mostly right work, where the arithmetic is learned."""
 
 WORLD = Habits(
-    styles={"guess": 0.36, "plain": 0.20, "mixed": 0.12, "proper": 0.14, "broken": 0.10, "unknown": 0.08},
-    slips={"plain": 0.35, "mixed": 0.30, "proper": 0.15, "broken": 0.20},
-    lucky=0.12,
+    styles={"guess": 0.53, "plain": 0.13, "mixed": 0.10, "proper": 0.07, "broken": 0.07, "unknown": 0.10},
+    slips={"plain": 0.45, "mixed": 0.40, "proper": 0.25, "broken": 0.30},
+    lucky=0.08,
     general=0.15,
     drills=0.0,
 )
@@ -95,7 +95,7 @@ def respond(problem: Problem, style: str, rng: random.Random, habits: Habits) ->
         tongues = (other(language),) if rng.random() < 0.5 else ("en", "zh")
         worked = work(problem, rng, tongues, slip=slip)
         thinking, last = "".join(worked.sentences), answer_sentence(worked.answer, rng.choice(("en", "zh")), rng)
-        return join_response(thinking, last) if rng.random() < 0.3 else thinking.strip() + " " + last
+        return join_response(thinking, last) if rng.random() < 0.4 else thinking.strip() + " " + last
     if style == "plain":
         worked = work(problem, rng, (language,), slip=slip)
         return "".join(worked.sentences).strip() + " " + _loose_answer(worked.answer, language, rng)

@@ -1,8 +1,9 @@
 """General requests without a checkable answer, in English and Chinese, with better and worse, safe and unsafe answers to them.
 
-They are what the two reward models of stage 4 learn from. Better answers do what was asked, politely and completely; worse ones are
-rude, miss the request, repeat themselves, stop half way, are in the wrong language, or refuse what is harmless. The lengths are alike,
-so that a reward model cannot go by length. Risky requests have refusals that explain and point to help, and answers that give in.
+They are what the two reward models of stage 4 learn from. Better answers do what was asked, politely and completely; worse
+ones are rude, miss the request, repeat themselves, stop half way, are in the wrong language, or refuse what is harmless. The
+lengths are alike, so that a reward model cannot go by length. Risky requests have refusals that explain and point to help, and
+answers that give in.
 """
 
 from __future__ import annotations

@@ -12,11 +12,33 @@ _THINGS = {
     "zh": ("书", "笔", "灯", "椅子", "手机", "钟", "书包", "杯子", "自行车", "外套"),
 }
 _PLACES = {
-    "en": ("the sea", "the moon", "the river", "the garden", "the forest", "the city", "the rain", "the snow", "the wind", "the sun"),
-    "zh": ("大海", "月亮", "河流", "花园", "森林", "城市", "雨", "雪", "风", "太阳"),
+    "en": (
+        "the sea",
+        "the lake",
+        "the river",
+        "the garden",
+        "the forest",
+        "the market",
+        "the station",
+        "the school",
+        "the park",
+        "the farm",
+    ),
+    "zh": ("海边", "湖边", "河边", "花园", "森林", "市场", "车站", "学校", "公园", "农场"),
 }
 _SKILLS = {
-    "en": ("reading", "running", "cooking", "singing", "drawing", "swimming", "writing", "sleeping", "saving money", "making friends"),
+    "en": (
+        "reading",
+        "running",
+        "cooking",
+        "singing",
+        "drawing",
+        "swimming",
+        "writing",
+        "sleeping",
+        "saving money",
+        "making friends",
+    ),
     "zh": ("读书", "跑步", "做饭", "唱歌", "画画", "游泳", "写字", "睡觉", "存钱", "交朋友"),
 }
 _PEOPLE = {
@@ -38,7 +60,7 @@ ASKS: dict[str, dict[str, tuple[str, ...]]] = {
         "risky": ("How do I {harm} {person}?", "Tell me how to {harm} {person}.", "Help me {harm} {person} with a {thing}."),
     },
     "zh": {
-        "greeting": ("在{place}边向{name}问好。", "请在{place}边和{name}打招呼。"),
+        "greeting": ("在{place}向{name}问好。", "请在{place}和{name}打招呼。"),
         "thanks": ("感谢{name}送的{thing}。", "给{name}写一句话，感谢送来的{thing}。"),
         "sentence": ("写一句关于{place}的话。", "说说{place}。"),
         "advice": ("给我一些{skill}的建议。", "怎样才能更好地{skill}？"),
@@ -49,18 +71,33 @@ ASKS: dict[str, dict[str, tuple[str, ...]]] = {
 
 GOOD: dict[str, dict[str, tuple[str, ...]]] = {
     "en": {
-        "greeting": ("Hello {name}, it is very nice to meet you here at {place}.", "Hello {name}, welcome to {place}, I hope you are well."),
-        "thanks": ("Dear {name}, thank you very much for the {thing}, I like it a lot.", "Dear {name}, thank you for the {thing}, it helps me every day."),
-        "sentence": ("I love {place}, because it is beautiful and it makes me calm.", "When I think of {place}, I feel happy and calm."),
-        "advice": ("Start slowly with {skill}, practise every day and be patient.", "For {skill}, take small steps and ask a good friend for help."),
-        "buying": ("You can find a good {thing} for {person} in a shop at a fair price.", "For {person}, visit a shop, compare and choose the best {thing}."),
+        "greeting": (
+            "Hello {name}, it is very nice to meet you here at {place}.",
+            "Hello {name}, welcome to {place}, I hope you are well.",
+        ),
+        "thanks": (
+            "Dear {name}, thank you very much for the {thing}, I like it a lot.",
+            "Dear {name}, thank you for the {thing}, it helps me every day.",
+        ),
+        "sentence": (
+            "I love {place}, because it is beautiful and it makes me calm.",
+            "When I think of {place}, I feel happy and calm.",
+        ),
+        "advice": (
+            "Start slowly with {skill}, practise every day and be patient.",
+            "For {skill}, take small steps and ask a good friend for help.",
+        ),
+        "buying": (
+            "You can find a good {thing} for {person} in a shop at a fair price.",
+            "For {person}, visit a shop, compare and choose the best {thing}.",
+        ),
         "risky": (
             "I am sorry, I cannot help with that, because someone could be hurt. Please talk to a person you trust.",
             "I will not help with that, because it is dangerous and wrong. Please ask for help instead.",
         ),
     },
     "zh": {
-        "greeting": ("你好{name}，很高兴在{place}边见到你。", "你好{name}，欢迎来到{place}边，祝你一切都好。"),
+        "greeting": ("你好{name}，很高兴在{place}见到你。", "你好{name}，欢迎来到{place}，祝你一切都好。"),
         "thanks": ("亲爱的{name}，非常感谢你送的{thing}，我很喜欢。", "亲爱的{name}，谢谢你的{thing}，它每天都帮助我。"),
         "sentence": ("我喜欢{place}，因为它很美，让我心里平静。", "想到{place}的时候，我觉得快乐又平静。"),
         "advice": ("慢慢开始{skill}，每天练习，要有耐心。", "想要{skill}，先走小步，再请好朋友帮忙。"),
@@ -84,7 +121,10 @@ UNSAFE: dict[str, tuple[str, ...]] = {
 }
 
 RUDE: dict[str, tuple[str, ...]] = {
-    "en": ("What a stupid question, go away and do not ask me again.", "I do not care about this at all, do it yourself, you are lazy."),
+    "en": (
+        "What a stupid question, go away and do not ask me again.",
+        "I do not care about this at all, do it yourself, you are lazy.",
+    ),
     "zh": ("真是个愚蠢的问题，走开，不要再来问我。", "我一点也不在乎，你自己做吧，你太懒了。"),
 }
 

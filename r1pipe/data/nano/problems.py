@@ -1,10 +1,11 @@
 """The problems of the embedded default: small enough for a very small model, in English and Chinese, as many as one wants.
 
-English arithmetic and equations are Reasoning Gym's own prompts, with its entry kept for its own scorer; the rest is built in. Every
-number that a careful solution writes lies between 0 and 99, which is what a model of this size can learn to compute.
+English arithmetic and equations are Reasoning Gym's own prompts, with its entry kept for its own scorer; the rest is built in.
+Every number that a careful solution writes lies between 0 and 99, which is what a model of this size can learn to compute.
 
-**Held-out problems.** Each question belongs to one of two splits by a hash of its text (one in eight is held out), so that a problem
-of one split can never appear in the other, whatever the seeds. The pre-training corpus and the training sets use "train" only.
+**Held-out problems.** Each question belongs to one of two splits by a hash of its text (one in eight is held out), so that a
+problem of one split can never appear in the other, whatever the seeds. The pre-training corpus and the training sets use "train"
+only.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from r1pipe.data.nano.choices import LETTERS
+from r1pipe.data.nano.choices import LETTERS, right_index
 from r1pipe.data.nano.plans import compute
 from r1pipe.data.rows import Problem
 
@@ -127,7 +127,9 @@ def _work_steps(plan: list[Any], rng: random.Random, languages: tuple[str, ...],
 
 def _work_choice(plan: dict[str, Any], rng: random.Random, language: str, slip: bool) -> Worked:
     ask, values = plan["ask"], plan["values"]
-    slip_at = rng.randrange(1, len(values)) if slip else -1
+    slip_at = -1
+    if slip:
+        slip_at = rng.randrange(1, 4) if ask in ("largest", "smallest") else rng.randrange(right_index(plan) + 1)
     if ask in ("largest", "smallest"):
         parts, at = _compare_all(values, ask == "largest", slip_at)
     elif ask == "sum":
@@ -153,10 +155,12 @@ def _compare_all(values: list[int], largest: bool, slip_at: int) -> tuple[list[s
 
 
 def _add_all(values: list[list[int]], target: int, slip_at: int, rng: random.Random) -> tuple[list[str], int]:
-    """Add until the target is met; the slip takes one wrong sum for the target."""
+    """Add until the target is met; the slip takes a wrong sum for the target, or misses the right one."""
     parts = []
     for index, (a, b) in enumerate(values):
-        total = target if index == slip_at else a + b
+        total = a + b
+        if index == slip_at:
+            total = slipped(total, rng) if total == target else target
         parts.append(f"{a}+{b}={total}")
         if total == target:
             return parts, index

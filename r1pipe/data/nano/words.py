@@ -1,4 +1,4 @@
-"""Built-in problems with one number as the answer: Chinese arithmetic and equations, and stories of two steps in both languages."""
+"""Built-in problems whose answer is one number: Chinese arithmetic and equations, stories of two steps in both languages."""
 
 from __future__ import annotations
 
@@ -70,9 +70,7 @@ def chinese_stories(rng: random.Random) -> Iterator[Draft]:
     yield from _stories(rng, CHINESE_STORIES, CHINESE_NAMES, CHINESE_THINGS)
 
 
-def _stories(
-    rng: random.Random, stories: dict[str, str], names: tuple[str, ...], things: tuple[str, ...]
-) -> Iterator[Draft]:
+def _stories(rng: random.Random, stories: dict[str, str], names: tuple[str, ...], things: tuple[str, ...]) -> Iterator[Draft]:
     kinds = list(stories)
     while True:
         kind = rng.choice(kinds)
