@@ -42,7 +42,14 @@ def attempt(
         (attempt(finish="length"), "cut off"),
         (attempt("It is \\boxed{2}."), "format: no thinking tags"),
         (attempt(language=0.5), "mixed language"),
-        (attempt("<think>\n" + "word " * 900 + "\n</think>\n\n\\boxed{2}"), "long paragraph"),
+        (
+            attempt(
+                "<think>\n"
+                + " ".join(f"word {chr(97 + n % 26)}{chr(97 + n // 26)}x" for n in range(400))
+                + "\n</think>\n\n\\boxed{2}"
+            ),
+            "long paragraph",
+        ),
         (attempt("<think>\nSo:\n```python\nx = 1\n```\n</think>\n\n\\boxed{2}"), "code block in the thinking"),
         (attempt("<think>\n" + "I add one and one again. " * 12 + "\n</think>\n\n\\boxed{2}"), "repetition"),
     ],

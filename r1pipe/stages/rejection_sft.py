@@ -36,7 +36,7 @@ from r1pipe.errors import ArtifactError, DataError, Stopped
 from r1pipe.manifest import write_atomic
 from r1pipe.metrics import MetricsWriter, write_progress
 from r1pipe.rewards import Mix
-from r1pipe.rewards.readability import code_blocks, longest_paragraph, repetition_share
+from r1pipe.rewards.readability import code_blocks, longest_paragraph, loop_pieces, repetition_share
 from r1pipe.stage import StepConfig, StepContext
 from r1pipe.stages.sections import SamplingSection
 from r1pipe.stall import finished, still_moving
@@ -60,7 +60,7 @@ class SelectConfig(StepConfig):
     """Right answers kept per problem, shortest-first among different ones."""
     min_language: float = Field(default=1.0, ge=0, le=1)
     """Least share of the thinking in the target language."""
-    max_paragraph_chars: PositiveInt = 4000
+    max_paragraph_words: PositiveInt = 600
     max_repetition: float = Field(default=0.3, ge=0, le=1)
     """Largest share of the thinking that repeats an earlier run of words."""
     allow_code_blocks: bool = False
@@ -235,8 +235,9 @@ def why_dropped(row: dict[str, Any], config: SelectConfig) -> str:
     tests: list[tuple[str, Callable[[], bool]]] = [
         (f"format: {parts.faults[0] if parts.faults else ''}", lambda: bool(parts.faults)),
         ("mixed language", lambda: language is not None and language.value is not None and language.value < config.min_language),
-        ("long paragraph", lambda: longest_paragraph(thinking) > config.max_paragraph_chars),
+        ("long paragraph", lambda: longest_paragraph(thinking) > config.max_paragraph_words),
         ("code block in the thinking", lambda: not config.allow_code_blocks and code_blocks(thinking) > 0),
+        ("ends in a loop", lambda: loop_pieces(thinking) > 0),
         ("repetition", lambda: repetition_share(thinking) > config.max_repetition),
     ]
     return next((reason for reason, test in tests if test()), "")
