@@ -7,6 +7,7 @@ process; a holder elsewhere by the age of its last heartbeat, which needs clocks
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import socket
@@ -65,6 +66,19 @@ def read_lock(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
+def check_held(path: Path, token: str) -> None:
+    """Check that the lock is still ours.
+
+    Raises:
+        StateError: another process took it over meanwhile (this one must have been silent for too long), or it was removed.
+    """
+    if read_lock(path).get("token") != token:
+        raise StateError(
+            f"run {path.parent.name} was taken over by another process: {describe_lock(path) or 'the lock is gone'}",
+            "nothing was committed; let the other process finish, then r1pipe resume",
+        )
+
+
 def describe_lock(path: Path) -> str:
     """Who holds a lock and since when, for people; empty when nobody does."""
     lock, age = read_lock(path), _age(path)
@@ -88,25 +102,13 @@ def _acquire(path: Path, notice: Callable[[str], None], patience: float) -> str:
         "machine": machine(),
         "token": token,
     }
-    temporary = path.with_name(f".{path.name}.{token}")
+    temporary = path.with_name(f".{path.name}.{token}.tmp")
     try:
-        temporary.write_text(json.dumps(content))
-        for _ in range(10):
-            if _create(temporary, path):
-                break
-            before = read_lock(path).get("token")
-            reason = _abandoned(path, patience)
-            if reason is None:
-                if not path.exists():
-                    continue  # given back between two looks
-                raise StateError(
-                    f"run {path.parent.name} is being worked on: {describe_lock(path)}",
-                    f"wait, or stop that process; if you are sure that it is gone, remove {path}",
-                )
-            if _remove(path, before, token):
-                notice(f"took over run {path.parent.name}: {reason}")
-        else:
-            raise StateError(f"{path} changes hands too fast", "try again")
+        with _alone(path.parent):
+            temporary.write_text(json.dumps(content))
+            _take(path, temporary, token, notice, patience)
+            for stray in path.parent.glob(f".{path.name}.*.tmp"):  # ours, and what a kill left in this very place
+                stray.unlink(missing_ok=True)
     except OSError as error:
         raise ArtifactError(f"{path} could not be written: {describe_os_error(error)}", "make room or mend the disk") from error
     finally:
@@ -115,6 +117,39 @@ def _acquire(path: Path, notice: Callable[[str], None], patience: float) -> str:
     if read_lock(path).get("token") != token:  # another process took the same abandoned lock in the same moment
         raise StateError(f"run {path.parent.name} was taken by another process: {describe_lock(path)}", "wait for it")
     return token
+
+
+def _take(path: Path, temporary: Path, token: str, notice: Callable[[str], None], patience: float) -> None:
+    """Put the prepared lock in place, in the place of an abandoned one if need be."""
+    for _ in range(10):
+        if _create(temporary, path):
+            return
+        before = read_lock(path).get("token")
+        reason = _abandoned(path, patience)
+        if reason is not None:
+            if _remove(path, before, token):
+                notice(f"took over run {path.parent.name}: {reason}")
+        elif path.exists():  # else it was given back between two looks
+            raise StateError(
+                f"run {path.parent.name} is being worked on: {describe_lock(path)}",
+                f"wait, or stop that process; if you are sure that it is gone, remove {path}",
+            )
+    raise StateError(f"{path} changes hands too fast", "try again")
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process of this machine at a time in the `with` block, so that two do not take over the same lock.
+
+    Between machines, and on file systems that cannot do this, `check_held` finds out who lost before anything is committed.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _create(temporary: Path, path: Path) -> bool:
@@ -136,7 +171,7 @@ def _create(temporary: Path, path: Path) -> bool:
 
 def _remove(path: Path, before: str | None, token: str) -> bool:
     """Remove an abandoned lock; puts it back when it turns out to be a fresh one."""
-    aside = path.with_name(f".{path.name}.{token}.old")
+    aside = path.with_name(f".{path.name}.{token}.old.tmp")
     try:
         os.rename(path, aside)
     except FileNotFoundError:
@@ -156,8 +191,8 @@ def _abandoned(path: Path, patience: float) -> str | None:
         return None
     here = lock.get("host") == socket.gethostname()
     if here and lock.get("machine") == machine():
-        holder = int(lock.get("pid") or 0)
-        if alive(holder, str(lock.get("process_started"))):
+        holder = lock.get("pid")
+        if isinstance(holder, int) and alive(holder, str(lock.get("process_started"))):
             return None
         return f"process {holder} that held it is gone"
     # the same name, but another boot or another container: a live holder there would have beaten within three minutes

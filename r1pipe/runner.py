@@ -20,7 +20,7 @@ from r1pipe.files import describe_os_error
 from r1pipe.fork import check_outputs, create_run, discard, empty_trash, fork, tidy, verify
 from r1pipe.graph import Pipeline, reads_base
 from r1pipe.launch import BASE, BEGUN, LOADER, LOCK, PIPELINE, RUNNER, StopRequest, run_process
-from r1pipe.lock import hold
+from r1pipe.lock import check_held, hold
 from r1pipe.manifest import Begun, InputRecord, Manifest, new_id, read_manifest, to_json, write_atomic
 from r1pipe.observer import Observer
 from r1pipe.provenance import Provenance, now
@@ -79,7 +79,7 @@ def execute(
     watcher = observer or Observer()
     wanted = _wanted(pipeline, until, only)
     finished = []
-    with hold(run.lock_path, watcher.notice) as token, (stop or StopRequest()).listening() as wish:
+    with (stop or StopRequest()).listening() as wish, hold(run.lock_path, watcher.notice) as token:
         base = BaseIdentity(run, pipeline, recipe, write_cache=True)
         session = _Session(run, pipeline, recipe, watcher, wish, base, token, loader, Provenance())
         empty_trash(run)
@@ -179,6 +179,7 @@ def _run_step(session: _Session, place: StepPlan, plans: Mapping[str, StepPlan])
     )
     for stray in (run.result_path(step), run.error_path(step), run.stop_path(step)):
         stray.unlink(missing_ok=True)
+    check_held(run.lock_path, session.token)
     write_atomic(run.begun_path(step), to_json(begun))
     session.observer.on_step_begin(step, begun.attempt)
     extra = {
@@ -190,6 +191,7 @@ def _run_step(session: _Session, place: StepPlan, plans: Mapping[str, StepPlan])
         BASE: os.path.abspath(session.base.folder) if reads_base(step) else "",
     }
     ended = run_process(run, step, begun.attempt, launch, extra, session.observer, session.stop)
+    check_held(run.lock_path, session.token)
     found = _result(run, step, begun) if ended.code == 0 else None
     if found is None:
         raise failure(run, step, begun, ended)
@@ -301,6 +303,7 @@ def _commit(session: _Session, step: Step, begun: Begun, result: Mapping[str, An
         started=begun.started,
         finished=now(),
     )
+    check_held(run.lock_path, session.token)
     write_atomic(run.manifest_path(step), to_json(manifest))
     for spent in (run.begun_path, run.result_path, run.worker_path, run.error_path, run.stop_path):
         spent(step).unlink(missing_ok=True)  # all they said is in the manifest

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from core_helpers import Toy, make_toy
+from core_helpers import Toy, make_toy, open_toy
 
 
 @pytest.fixture
@@ -27,6 +27,5 @@ def finished_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished_folder: Path) -> Toy:
     """A finished run called "demo"."""
-    made = make_toy(tmp_path, monkeypatch)
     shutil.copytree(finished_folder, tmp_path, dirs_exist_ok=True)
-    return made
+    return open_toy(tmp_path, monkeypatch)

@@ -85,12 +85,18 @@ def make_toy(
 ) -> Toy:
     """A fresh run called "demo" in `tmp_path/runs`; the base model lies in `tmp_path/base`."""
     write_model(tmp_path / "base")
+    text = f'name = "demo"\npipeline = "{pipeline.name}"\nseed = 3\n\n[base]\nmodel = "base"  # a folder here\n'
+    create_run("demo", apply_sets(text, sets, pipeline), tmp_path / "runs")
+    return open_toy(tmp_path, monkeypatch, pipeline)
+
+
+def open_toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipeline: Pipeline = toy_pipeline.TOY) -> Toy:
+    """The run called "demo" in `tmp_path/runs`, with `tmp_path` as the current folder."""
     here = Path(__file__).parent
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(here.parent), str(here)]))
     monkeypatch.setenv(toy_pipeline.TALLY, str(tmp_path / "tally"))
-    text = f'name = "demo"\npipeline = "{pipeline.name}"\nseed = 3\n\n[base]\nmodel = "base"  # a folder here\n'
-    return Toy(create_run("demo", apply_sets(text, sets, pipeline)), pipeline, tmp_path / "tally")
+    return Toy(RunDir(Path("runs/demo")), pipeline, tmp_path / "tally")
 
 
 def drive(pipeline: str, *arguments: str) -> subprocess.Popen[str]:

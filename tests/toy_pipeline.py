@@ -87,7 +87,7 @@ def double(context: StepContext) -> dict[str, Any]:
         for step in range(state["step"] + 1, config.steps + 1):
             if context.stop_requested():
                 raise Stopped(f"stopped after step {step - 1} of {config.steps}")
-            fail(config.fail, step, context.folder)
+            fail(config.fail, step, context)
             time.sleep(config.pause)
             state = {"step": step, "sum": state["sum"] + config.factor * values[step % len(values)] * step}
             metrics.write({"step": step, "sum": state["sum"]})
@@ -118,10 +118,17 @@ def litter(folder: Path) -> None:
     (folder / "child").write_text(str(child.pid))
 
 
-def fail(how: str, step: int, folder: Path) -> None:
+def fail(how: str, step: int, context: StepContext) -> None:
     """Go wrong in the way that the recipe asks for, at step 3."""
+    folder = context.folder
     if step != 3 or not how:
         return
+    if how == "wait":  # until somebody opens the gate, a file in the current folder
+        (folder / "waiting").touch()
+        while not Path("gate").exists():
+            if context.stop_requested():
+                raise Stopped("stopped at step 2")
+            time.sleep(0.01)
     if how == "ours":
         raise TrainingError("the loss is not finite at step 3", "lower the learning rate")
     if how == "theirs":
@@ -183,8 +190,9 @@ TOY = Pipeline(
 
 
 SHORT = Pipeline(name="short", steps=(TOY.steps[0], TOY.steps[2]), shared={"chat": Chat})
+ONE = Pipeline(name="one", steps=TOY.steps[:1])
 
 
 def load(name: str) -> Pipeline:
     """What a worker process calls to find its pipeline."""
-    return {"toy": TOY, "short": SHORT}[name]
+    return {"toy": TOY, "short": SHORT, "one": ONE}[name]
