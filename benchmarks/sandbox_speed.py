@@ -37,7 +37,8 @@ def bare(check: dict[str, Any], program: str) -> bool:
         source, inputs = "\n".join([*check.get("test_imports", []), program, *check["tests"]]), [""]
     else:
         source, inputs = program, [test["input"] for test in check["tests"]]
-    ran = [subprocess.run([sys.executable, "-I", "-c", source], input=text, capture_output=True, text=True, timeout=60) for text in inputs]
+    command = [sys.executable, "-I", "-c", source]
+    ran = [subprocess.run(command, input=text, capture_output=True, text=True, timeout=60) for text in inputs]
     return all(process.returncode == 0 for process in ran)
 
 
@@ -63,8 +64,8 @@ def main() -> None:
         ours += middle - began
         assert passed, program
     server.close()
-    report = {"programs": len(work), "sandbox_seconds": ours, "bare_seconds": theirs, "ratio": ours / theirs, "start_seconds": start}
-    print(json.dumps({key: round(value, 3) for key, value in report.items()}))
+    seconds = {"sandbox_seconds": ours, "bare_seconds": theirs, "ratio": ours / theirs, "start_seconds": start}
+    print(json.dumps({"programs": len(work), **{key: round(value, 3) for key, value in seconds.items()}}))
 
 
 if __name__ == "__main__":

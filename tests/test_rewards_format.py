@@ -95,7 +95,9 @@ def test_an_unknown_style_is_refused_with_the_known_ones() -> None:
         FormatReward("tags")  # type: ignore[arg-type]
 
 
-pieces = st.lists(st.sampled_from(["<think>", "</think>", "<answer>", "</answer>", " ", "a", "\n", "<", ">", "\0", "想"]), max_size=12)
+pieces = st.lists(
+    st.sampled_from(["<think>", "</think>", "<answer>", "</answer>", " ", "a", "\n", "<", ">", "\0", "想"]), max_size=12
+)
 
 
 @given(pieces.map("".join), st.sampled_from(["think", "think-answer"]))

@@ -58,7 +58,10 @@ ESCAPES = {
     "endless loop": ("while True: pass", {"time"}),
     "sleep": ("import time; time.sleep(600)", {"time"}),
     "deaf to signals": (
-        "import signal\nfor s in range(1,65):\n try: signal.signal(s, signal.SIG_IGN)\n except (OSError, ValueError): pass\nwhile True: pass",
+        (
+            "import signal\nfor s in range(1,65):\n try: signal.signal(s, signal.SIG_IGN)\n except "
+            "(OSError, ValueError): pass\nwhile True: pass"
+        ),
         {"time"},
     ),
     "stops itself": ("import os,signal; os.kill(os.getpid(), signal.SIGSTOP)", {"time"}),
@@ -71,7 +74,10 @@ ESCAPES = {
         {"memory"},
     ),
     "shared memory": (
-        "import mmap,os,time\nfor _ in range(12):\n if not os.fork():\n  m=mmap.mmap(-1, 40*2**20)\n  m.write(b'x'*len(m))\n  time.sleep(60)\n"
+        (
+            "import mmap,os,time\nfor _ in range(12):\n if not os.fork():\n  m=mmap.mmap(-1, 40*2**20)\n  "
+            "m.write(b'x'*len(m))\n  time.sleep(60)\n"
+        )
         "time.sleep(60)",
         {"memory"},
     ),
@@ -96,7 +102,10 @@ ESCAPES = {
     ),
     "own namespaces": ("import ctypes\nassert ctypes.CDLL(None).unshare(0x10000000)==0", {"runtime error"}),
     "namespaces by clone": (
-        "import ctypes\nr=ctypes.CDLL(None).syscall(56 if __import__('platform').machine()=='x86_64' else 220, 0x10000000|17,0,0,0,0)\nassert r>=0",
+        (
+            "import ctypes\nr=ctypes.CDLL(None).syscall(56 if __import__('platform').machine()=='x86_64' "
+            "else 220, 0x10000000|17,0,0,0,0)\nassert r>=0"
+        ),
         {"runtime error"},
     ),
     "ptrace": ("import ctypes\nassert ctypes.CDLL(None).ptrace(16, 1, 0, 0)==0", {"runtime error"}),
@@ -183,7 +192,10 @@ def test_a_program_sees_no_other_process_and_no_packages(sandbox: SandboxPool) -
 
 @needs_bubblewrap
 def test_the_process_limit_binds_even_when_the_host_user_is_root(sandbox: SandboxPool) -> None:
-    source = "import os,time\nn=0\ntry:\n for _ in range(200):\n  if not os.fork(): time.sleep(60)\n  n+=1\nexcept OSError: pass\nprint('ok' if n < 17 else n)"
+    source = (
+        "import os,time\nn=0\ntry:\n for _ in range(200):\n  if not os.fork(): time.sleep(60)\n  "
+        "n+=1\nexcept OSError: pass\nprint('ok' if n < 17 else n)"
+    )
     assert script(sandbox, source).outcome == "passed"
 
 

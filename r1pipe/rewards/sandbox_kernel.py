@@ -72,6 +72,13 @@ def filter_program(machine: str) -> bytes:
     return b"".join(struct.pack("<HBBI", *line) for line in lines)
 
 
+def install_filter(libc: Any, instructions: bytes) -> None:
+    """Put the system call filter on this process and all that it starts. Raises OSError."""
+    lines = ctypes.create_string_buffer(instructions)
+    if libc.prctl(SET_SECCOMP, 2, struct.pack("@HP", len(instructions) // 8, ctypes.addressof(lines)), 0, 0):
+        raise OSError(ctypes.get_errno(), "seccomp")
+
+
 def isolate(libc: Any, outer_id: int, outer_group: int, files_bytes: int) -> None:
     """Make the new namespaces of this process (the first in them) bare: ids, mounts, capabilities. Raises OSError."""
     _write("/proc/self/setgroups", "deny")

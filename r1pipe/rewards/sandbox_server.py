@@ -22,19 +22,17 @@ import platform
 import select
 import signal
 import socket
-import struct
 import sys
 from typing import Any
 
 from r1pipe.rewards import sandbox_kernel as kernel
-from r1pipe.rewards import sandbox_program, sandbox_tester
+from r1pipe.rewards import sandbox_program, sandbox_tester, sandbox_watch
 
 PRELOADED = (
     "bisect", "collections", "copy", "dataclasses", "datetime", "decimal", "fractions", "functools", "heapq", "itertools", "math",
     "operator", "queue", "random", "re", "statistics", "string", "threading", "typing",
 )  # fmt: skip
-FATAL = 97
-"""Exit code of a process that could not be isolated."""
+FATAL = sandbox_watch.NOT_STARTED
 
 
 class Server:
@@ -188,9 +186,6 @@ class Server:
             os.closerange(4, 65536)
             if self.isolated:
                 kernel.isolate(self.libc, self.user, self.group, self.limits["file_bytes"] * 4)
-            if mode == "none":
-                os.write(3, b"isolated")
-                os._exit(0)
             code = self.run_program(mode)
         except OSError as error:
             if mode == "none":
@@ -199,7 +194,11 @@ class Server:
             os._exit(code)
 
     def run_program(self, mode: str) -> int:
-        """Fork the program and wait for it, as the first process of its namespace; the exit code, or 128 and the signal."""
+        """Fork the program and wait for it, as the first process of its namespace; the exit code, or 128 and the signal.
+
+        `FATAL` only when the program was not started: it says so over a pipe, and an exit code of its own cannot.
+        """
+        reader, writer = os.pipe()
         program = os.fork()
         if program == 0:
             code = FATAL
@@ -210,19 +209,24 @@ class Server:
                 kernel.limit_resources(self.limits)
                 self.libc.prctl(kernel.SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
                 if self.filter:
-                    lines = ctypes.create_string_buffer(self.filter)
-                    instructions = struct.pack("@HP", len(self.filter) // 8, ctypes.addressof(lines))
-                    if self.libc.prctl(kernel.SET_SECCOMP, 2, instructions, 0, 0):
-                        os._exit(FATAL)
+                    kernel.install_filter(self.libc, self.filter)
+                os.write(writer, b"1")
+                os.closerange(4, 16)
+                if mode == "none":
+                    os.write(3, b"isolated")
+                    os._exit(0)
                 code = sandbox_program.run(mode, 3)
             finally:
                 os._exit(code & 0xFF)
+        os.close(writer)
         os.closerange(0, 4)
         while True:
             process, status = os.wait()
             if process == program:
                 code = os.waitstatus_to_exitcode(status)
-                return code if code >= 0 else 128 - code
+                if not os.read(reader, 1):
+                    return FATAL
+                return 128 - code if code < 0 else 1 if code == FATAL else code
 
 
 def _kill(process: int) -> None:

@@ -23,6 +23,8 @@ from r1pipe.rewards.sandbox_wire import Unpacker, WireError, decode, encode, pac
 TICK = 0.05
 """Seconds between two looks at what the program's processes use."""
 STDERR_KEPT = 4096
+NOT_STARTED = 97
+"""The exit code of the first process of a program's namespaces when the program could not be isolated."""
 
 
 class Stop(Exception):
@@ -203,7 +205,7 @@ class Program:
             raise Stop("time", f"{self.where}: more than {self.limits['cpu_seconds']:g} s of processor time")
         if code == sandbox_program.EXIT_MEMORY:
             raise Stop("memory", f"{self.where}: out of memory")
-        if code == 97 and not note:
+        if code == NOT_STARTED:
             raise Stop("sandbox error", "the program's process could not be isolated")
         if code != 0:
             raise Stop("runtime error", f"{self.where}: {short_text(note) or f'exit code {code}'}")
