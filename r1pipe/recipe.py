@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 from r1pipe.errors import RecipeError
 from r1pipe.graph import Pipeline, reads_base, section_of
 from r1pipe.recipe_check import Mistake, find_nonfinite, not_a_table, shown, unknown_key, validate
-from r1pipe.recipe_text import KeyPath, dotted, duplicates, key_lines, line_of, read_set, set_value
+from r1pipe.recipe_text import KeyLine, KeyPath, dotted, duplicates, key_lines, line_of, read_set, set_value
 from r1pipe.stage import Step, StepConfig
 
 DEFAULT_PIPELINE = "r1"
@@ -159,12 +159,13 @@ def apply_sets(text: str, sets: Sequence[str], pipeline: Pipeline, where: str = 
         RecipeError: as `load_recipe`; mistakes in a `--set` name it instead of a line.
     """
     origins: dict[KeyPath, str] = {}
+    written = text
     if infinite := list(find_nonfinite(_parse(text, where))):
-        raise _error(infinite, text, where, origins)
+        raise _error(infinite, key_lines(text), where, origins)
     for item in sets:
         path, value = read_set(item)
         if infinite := list(find_nonfinite(value, path)):
-            raise _error(infinite, text, where, {path: f"--set {item}"})
+            raise _error(infinite, key_lines(text), where, {path: f"--set {item}"})
         try:
             text = set_value(text, path, value)
         except ValueError as error:
@@ -172,7 +173,7 @@ def apply_sets(text: str, sets: Sequence[str], pipeline: Pipeline, where: str = 
                 f"--set {item}: {error} is a single value, not a section", "set it as a whole, or edit the recipe"
             ) from error
         origins[path] = f"--set {item}"
-    _check(text, where, pipeline, origins)
+    _check(text, where, pipeline, origins, written)
     return text
 
 
@@ -203,12 +204,13 @@ def _parse(text: str, where: str) -> dict[str, Any]:
         raise RecipeError(f"{where} is not TOML: {error}", "text needs quotes; see https://toml.io for the syntax") from error
 
 
-def _check(text: str, where: str, pipeline: Pipeline, origins: Mapping[KeyPath, str]) -> Recipe:
-    """Check everything; `origins` says which keys came from the command line."""
+def _check(text: str, where: str, pipeline: Pipeline, origins: Mapping[KeyPath, str], written: str = "") -> Recipe:
+    """Check everything; `origins` says which keys came from the command line, `written` is the text without them."""
     data = _parse(text, where)
+    lines = key_lines(written or text)
     mistakes = list(find_nonfinite(data))
     if mistakes:
-        raise _error(mistakes, text, where, origins)
+        raise _error(mistakes, lines, where, origins)
     models: dict[tuple[str, ...], type[StepConfig]] = {("base",): BaseModelSection}
     models |= {(name,): model for name, model in pipeline.shared.items()}
     models |= {section_of(step): step.config for step in pipeline.steps}
@@ -236,7 +238,7 @@ def _check(text: str, where: str, pipeline: Pipeline, origins: Mapping[KeyPath, 
             Mistake(("base",), "the recipe names no base model", 'add a section [base] with model = "NAME or FOLDER"')
         )
     if mistakes or head is None:
-        raise _error(list(dict.fromkeys(mistakes)), text, where, origins)
+        raise _error(list(dict.fromkeys(mistakes)), lines, where, origins)
     return Recipe(
         name=head.name,
         pipeline=head.pipeline,
@@ -295,9 +297,8 @@ def _unknown_sections(
             mistakes += [unknown_key((stage, key), steps, elsewhere) for key in inner if key not in steps]
 
 
-def _error(mistakes: Sequence[Mistake], text: str, where: str, origins: Mapping[KeyPath, str]) -> RecipeError:
+def _error(mistakes: Sequence[Mistake], lines: Sequence[KeyLine], where: str, origins: Mapping[KeyPath, str]) -> RecipeError:
     """All mistakes as one error, in the order of the file."""
-    lines = key_lines(text)
     placed: list[tuple[int, str, str]] = []
     for mistake in mistakes:
         path = mistake.path

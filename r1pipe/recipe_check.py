@@ -5,6 +5,7 @@ Everything is collected before anything is raised, so that one look at the messa
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import math
@@ -115,7 +116,12 @@ def validate(model: type[M], raw: Mapping[str, Any], at: KeyPath, elsewhere: Map
     try:
         section = model.model_validate(raw)
     except ValidationError as error:
-        return None, [_mistake(details, model, raw, at, elsewhere) for details in error.errors()]
+        found = [_mistake(details, model, raw, at, elsewhere) for details in error.errors()]
+        wrong = {details["loc"][0] for details in error.errors() if details["loc"]}
+        rest = {key: value for key, value in raw.items() if key not in wrong}
+        with contextlib.suppress(ValidationError):  # what is right in itself may still be a flag in the place of a number
+            found += _flags_as_numbers(rest, model.model_validate(rest), at)
+        return None, found
     return section, list(_flags_as_numbers(raw, section, at))
 
 
