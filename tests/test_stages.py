@@ -51,7 +51,8 @@ def attempt(
             "long paragraph",
         ),
         (attempt("<think>\nSo:\n```python\nx = 1\n```\n</think>\n\n\\boxed{2}"), "code block in the thinking"),
-        (attempt("<think>\n" + "I add one and one again. " * 12 + "\n</think>\n\n\\boxed{2}"), "repetition"),
+        (attempt("<think>\n" + "I add one and one again. " * 12 + "\n</think>\n\n\\boxed{2}"), "ends in a loop"),
+        (attempt("<think>\n" + "I add one and one again. " * 12 + "Now I stop here.\n</think>\n\n\\boxed{2}"), "repetition"),
     ],
 )
 def test_every_dropped_attempt_has_one_reason(row: dict[str, Any], reason: str) -> None:
