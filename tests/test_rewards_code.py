@@ -75,22 +75,18 @@ HACKS = {
     "leaves while loading": "import os\nos._exit(0)",
     "hook for exceptions": "import sys\nsys.excepthook = lambda *a: None\ndef add(a, b): raise ValueError",
     "equal to everything": (
-        "class E:\n def __eq__(self, o): return True\n def __ne__(self, o): return False\ndef add(a, "
-        "b): return E()"
+        "class E:\n def __eq__(self, o): return True\n def __ne__(self, o): return False\ndef add(a, b): return E()"
     ),
     "a number equal to everything": (
-        "class E(int):\n __eq__ = lambda s, o: True\n __hash__ = int.__hash__\ndef add(a, b): return "
-        "E(7)"
+        "class E(int):\n __eq__ = lambda s, o: True\n __hash__ = int.__hash__\ndef add(a, b): return E(7)"
     ),
     "no assertions": (
         "import builtins\nbuiltins.AssertionError = type('A', (BaseException,), {})\n__debug__x = "
         "False\ndef add(a, b): return None"
     ),
     "patches the harness": (
-        (
-            "import sys\nfor m in list(sys.modules.values()):\n if 'sandbox' in getattr(m, '__name__', "
-            "''):\n  for n in list(vars(m)):\n"
-        )
+        "import sys\nfor m in list(sys.modules.values()):\n if 'sandbox' in getattr(m, '__name__', "
+        "''):\n  for n in list(vars(m)):\n"
         "   if callable(vars(m)[n]): setattr(m, n, lambda *a, **k: True)\ndef add(a, b): return None"
     ),
     "answers for itself": (
@@ -102,17 +98,13 @@ HACKS = {
     "nests its answer deeply": "def add(a, b):\n x = []\n for _ in range(10**5): x = [x]\n return x",
     "answers with a huge number": "def add(a, b): return 10 ** 10**6",
     "looks for the tests in memory": (
-        (
-            "import gc\nfound = [o for o in gc.get_objects() if isinstance(o, dict) and any('assert add' in "
-            "str(v)[:999] for v in o.values())]\n"
-        )
+        "import gc\nfound = [o for o in gc.get_objects() if isinstance(o, dict) and any('assert add' in "
+        "str(v)[:999] for v in o.values())]\n"
         "def add(a, b): return 3 if found else None"
     ),
     "looks for the tests in frames": (
-        (
-            "import sys\ndef add(a, b):\n f = sys._getframe()\n while f:\n  if 'add(' + '-1, 1)' in "
-            "str(f.f_locals): return 3 if a == 1 else 0\n"
-        )
+        "import sys\ndef add(a, b):\n f = sys._getframe()\n while f:\n  if 'add(' + '-1, 1)' in "
+        "str(f.f_locals): return 3 if a == 1 else 0\n"
         "  f = f.f_back\n return None"
     ),
     "leaves like a failed sandbox": "import os\ndef add(a, b): os._exit(97)",
@@ -174,10 +166,8 @@ def test_programs_in_the_style_of_exercises_with_classes_pass() -> None:
 @needs_bubblewrap
 def test_tests_may_use_objects_generators_exceptions_and_changed_arguments() -> None:
     program = (
-        (
-            "class Pair:\n def __init__(self, a, b): self.a, self.b = a, b\n def __eq__(self, o): return "
-            "(self.a, self.b) == (o.a, o.b)\n"
-        )
+        "class Pair:\n def __init__(self, a, b): self.a, self.b = a, b\n def __eq__(self, o): return "
+        "(self.a, self.b) == (o.a, o.b)\n"
         "def swap(p): return Pair(p.b, p.a)\ndef squares(n):\n for i in range(n): yield i * i\n"
         "def sort_in_place(x): x.sort()\ndef fail(): raise KeyError('k')\nLIMIT = 7\n"
     )
@@ -335,7 +325,8 @@ def test_outputs_are_compared_by_tokens_with_a_tolerance_for_decimals(got: str, 
 @pytest.mark.parametrize(
     ("got", "wanted", "same"),
     [
-        ((1, 2), [1, 2], True), ([1, [2.0000001]], [1, [2.0]], True), (True, 1, False), (1, 1.0, True), ({1: "a"}, {"1": "a"}, True),
+        ((1, 2), [1, 2], True), ([1, [2.0000001]], [1, [2.0]], True), (True, 1, False), (1, 1.0, True),
+        ({1: "a"}, {"1": "a"}, True),
         ([1], [1, 2], False), (None, None, True), ("1", 1, False), (float("nan"), 1.0, False),
     ],
 )  # fmt: skip

@@ -20,8 +20,8 @@ def score(text: str, style: str = "think", prefix: str = "", finish: str = "stop
     return result
 
 
-# Texts of the test suites of open-r1 (Apache-2.0), TRL (Apache-2.0), verifiers (MIT) and NeMo RL (Apache-2.0), with our verdicts: the
-# same as theirs, but for empty thinking, which TRL's pattern lets pass.
+# Texts of the test suites of open-r1 (Apache-2.0), TRL (Apache-2.0), verifiers (MIT) and NeMo RL (Apache-2.0), with our verdicts:
+# the same as theirs, but for empty thinking, which TRL's pattern lets pass.
 THINK = [
     ("<think>This is my reasoning.</think>This is my answer.", 1.0),
     ("<think>\nThis is\nmy reasoning.\n</think>\nThis is my answer.", 1.0),

@@ -132,9 +132,11 @@ def test_a_chinese_sentence_has_about_as_many_units_as_characters() -> None:
 
 
 NOT_WORDS = [
-    "$x^2 + 3x = 10$", "\\(\\frac{a}{b}\\)", "\\[ x = y \\]", "$$\\sum_{k=1}^{n} k$$", "\\begin{align}a &= b\\end{align}", "\\boxed{42}",
+    "$x^2 + 3x = 10$", "\\(\\frac{a}{b}\\)", "\\[ x = y \\]", "$$\\sum_{k=1}^{n} k$$", "\\begin{align}a &= b\\end{align}",
+    "\\boxed{42}",
     "```python\ndef solve(items): return sum(items)\n```", "`len(items)`", "https://example.org/some/path", "someone@example.org",
-    "<b>", "<|im_end|>", "x", "3.14", "1,000", "3x", "x_1", "snake_case", "camelCase", "os.path.join()", "f()", "NASA", "GCD", "sin(x)",
+    "<b>", "<|im_end|>", "x", "3.14", "1,000", "3x", "x_1", "snake_case", "camelCase", "os.path.join()", "f()", "NASA", "GCD",
+    "sin(x)",
     "5 km", "dx",
 ]  # fmt: skip
 

@@ -12,10 +12,8 @@ from r1pipe.rewards.length import CosineLength, OverlongPenalty, cosine_value, o
 from r1pipe.rewards.readability import Readability, code_blocks, longest_paragraph, loop_pieces, repetition_share
 
 PROSE = (
-    (
-        "We want the number of ways to choose two of five books. The first can be any of five and the "
-        "second any of the four that are left."
-    )
+    "We want the number of ways to choose two of five books. The first can be any of five and the "
+    "second any of the four that are left."
     " Since the order does not matter, each pair was counted twice.\n\nSo there are ten ways."
 )
 

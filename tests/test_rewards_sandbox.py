@@ -74,10 +74,8 @@ ESCAPES = {
         {"memory"},
     ),
     "shared memory": (
-        (
-            "import mmap,os,time\nfor _ in range(12):\n if not os.fork():\n  m=mmap.mmap(-1, 40*2**20)\n  "
-            "m.write(b'x'*len(m))\n  time.sleep(60)\n"
-        )
+        "import mmap,os,time\nfor _ in range(12):\n if not os.fork():\n  m=mmap.mmap(-1, 40*2**20)\n  "
+        "m.write(b'x'*len(m))\n  time.sleep(60)\n"
         "time.sleep(60)",
         {"memory"},
     ),
