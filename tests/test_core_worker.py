@@ -221,3 +221,15 @@ def test_two_processes_hand_over_one_result_and_stop_together(tmp_path: Path, mo
     with pytest.raises(Stopped, match="at a safe point"):
         execute(toy.run, SHORT, toy.recipe, observer=watch, loader=LOADER, stop=stop, redo=["work/double"])
     assert toy.states()["work/double"] == "partial"
+
+
+@pytest.mark.slow
+def test_the_first_process_that_fails_speaks_for_the_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sets = ["work.double.ranks=true", "work.double.fail=rank", "launch.steps.work/double.processes=2"]
+    toy = make_toy(tmp_path, monkeypatch, SHORT, sets)
+    error = run_all_fails(toy)
+    assert error.problem == "step work/double failed: the second process ran dry"
+    assert error.hint.startswith("give it data\n")
+    begun = read_begun(toy.path("work/double", "begun.json"))
+    assert begun is not None
+    assert processes.marked(BEGUN, begun.id) == []

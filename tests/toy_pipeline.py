@@ -105,6 +105,8 @@ def double(context: StepContext) -> dict[str, Any]:
 
 def follow(context: StepContext) -> dict[str, Any]:
     """What the second of two processes does: wait for the first, or stop with it."""
+    if context.config.fail == "rank":
+        raise TrainingError("the second process ran dry", "give it data")
     while not (context.output("model") / "sum.txt").exists():
         if context.stop_requested():
             raise Stopped("stopped too")
@@ -123,6 +125,8 @@ def fail(how: str, step: int, context: StepContext) -> None:
     folder = context.folder
     if step != 3 or not how:
         return
+    if how == "rank":
+        time.sleep(600)  # as in a collective that the other process never reaches
     if how == "wait":  # until somebody opens the gate, a file in the current folder
         (folder / "waiting").touch()
         while not Path("gate").exists():
