@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from r1pipe.data.rows import Attempt, Problem
@@ -250,6 +250,35 @@ def test_attempts_are_scored_in_order_and_only_by_their_summary() -> None:
     scores = run_code_tests([Attempt(problem, text) for text in texts], limits=LIMITS)
     assert [score.value for score in scores] == [1.0, 0.0, 0.0, 0.0, 1.0]
     assert scores[3].note == "no program"
+
+
+@needs_bubblewrap
+def test_many_programs_run_at_once_from_any_thread_and_keep_their_order() -> None:
+    import threading
+
+    problem = Problem("p", "add", checker="code", check=ADD)
+    attempts = [Attempt(problem, f"def add(a, b): return a + b + {number % 2}") for number in range(8)]
+    found: list[float | None] = []
+    thread = threading.Thread(target=lambda: found.extend(score.value for score in run_code_tests(attempts, limits=LIMITS)))
+    thread.start()
+    thread.join(60)
+    assert found == [1.0, 0.0] * 4
+
+
+@needs_bubblewrap
+@settings(max_examples=25, deadline=None)
+@given(
+    st.text()
+    | st.lists(st.sampled_from(["```", "python\n", "print(", "1", ")", "\n", "\0", "\ud800", "def f():", "<answer>"])).map(
+        "".join
+    )
+)
+def test_any_text_is_judged_without_raising(text: str) -> None:
+    (score,) = run_code_tests(
+        [Attempt(Problem("p", "q", checker="code", check={"tests": ["assert False"]}), text)], limits=LIMITS
+    )
+    assert score.value == 0.0
+    assert score.note
 
 
 def test_a_problem_without_usable_tests_is_unjudged() -> None:

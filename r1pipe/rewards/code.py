@@ -57,12 +57,17 @@ def build_job(check: dict[str, Any], program: str) -> dict[str, Any]:
             setup = [*check.get("test_imports", []), *([check["test_setup_code"]] if check.get("test_setup_code") else [])]
             return {"kind": "asserts", "source": program, "tests": tests, "setup": setup}
         if all(isinstance(test, dict) and "input" in test and "output" in test for test in tests):
-            pairs = [{"input": str(test["input"]), "output": str(test["output"])} for test in tests]
+            pairs = [{"input": _lines(test["input"]), "output": _lines(test["output"])} for test in tests]
             return {"kind": "stdio", "source": program, "tests": pairs}
     raise DataError(
         f"a code problem without tests that can be run (check has {', '.join(sorted(check)) or 'nothing'})",
         "give tests as input/output pairs, assertions, calls, or test with entry_point; see docs/sandbox.md",
     )
+
+
+def _lines(text: Any) -> str:
+    """Text as it is, a list as lines (some data sets keep inputs so)."""
+    return "\n".join(map(str, text)) if isinstance(text, list) else str(text)
 
 
 def _job_of_pairs(check: dict[str, Any], program: str) -> dict[str, Any]:
@@ -74,7 +79,7 @@ def _job_of_pairs(check: dict[str, Any], program: str) -> dict[str, Any]:
         name = check["fn_name"]
         calls = [{"function": name, "args": args, "expected": wanted} for args, wanted in zip(inputs, outputs, strict=True)]
         return {"kind": "calls", "source": program, "calls": calls}
-    pairs = [{"input": str(given), "output": str(wanted)} for given, wanted in zip(inputs, outputs, strict=True)]
+    pairs = [{"input": _lines(given), "output": _lines(wanted)} for given, wanted in zip(inputs, outputs, strict=True)]
     return {"kind": "stdio", "source": program, "tests": pairs}
 
 

@@ -2,7 +2,7 @@
 
 The paper drops traces with mixed languages, long paragraphs and code blocks when it collects reasoning data, and chains that
 repeat themselves when it collects cold-start data (v2 B.3.2, B.3.3); it gives no thresholds. Each function here measures one
-thing; the thresholds are fields of `Readability`, set so that fluent traces of open reasoning models pass. """
+thing; the thresholds are fields of `Readability`, set so that fluent traces of open reasoning models pass."""
 
 from __future__ import annotations
 
@@ -46,6 +46,10 @@ def loop_pieces(text: str, times: int = 4) -> int:
     A model that is caught in a loop stays in it until it is cut off, so the end is where to look.
     """
     tail = split_pieces(text[-8 * _TAIL_PIECES :])[-_TAIL_PIECES:]
+    return _loop_at_end(tail, times) or _loop_at_end(tail[:-1], times)  # the last piece may have been cut in two
+
+
+def _loop_at_end(tail: list[str], times: int) -> int:
     for period in range(1, min(_LONGEST_PERIOD, len(tail) // times) + 1):
         length = period
         while length < len(tail) and tail[-length - 1] == tail[-length - 1 + period]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,9 +22,8 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import lru_cache
-from pathlib import Path
-from typing import Any, Literal, cast
+from functools import lru_cache, partial
+from typing import IO, Any, Literal, cast
 
 from r1pipe.rewards.sandbox_command import SandboxError, SandboxMode, explain, server_command
 from r1pipe.rewards.sandbox_wire import Unpacker, WireError, pack
@@ -87,26 +87,13 @@ class SandboxServer:
 
     def __init__(self, mode: SandboxMode, limits: Limits) -> None:
         self.mode, self.limits = mode, limits
-        self.folder = tempfile.TemporaryDirectory(prefix="r1pipe-sandbox-")
+        self.folder = tempfile.mkdtemp(prefix="r1pipe-") if mode == "none" else ""
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the server)
         self.control, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            command, environment = server_command(mode, asdict(limits), inside.fileno(), Path(self.folder.name))
-            self.process = (
-                _starter()
-                .submit(
-                    subprocess.Popen,
-                    command,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=self.errors,
-                    pass_fds=[inside.fileno()],
-                    start_new_session=True,
-                    cwd="/",
-                )
-                .result()
-            )
+            command, environment = server_command(mode, asdict(limits), inside.fileno(), self.folder)
+            start = partial(_start, command, environment, inside.fileno(), self.errors)
+            self.process = _starter(os.getpid()).submit(start).result()
         except OSError as error:
             raise SandboxError(f"{error.filename}: {error.strerror}") from error
         finally:
@@ -153,7 +140,8 @@ class SandboxServer:
         self.process.kill()
         self.process.wait()
         self.errors.close()
-        self.folder.cleanup()
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def _word(self, seconds: float) -> dict[str, Any]:
         """What the server says of itself; an error when it says nothing in time."""
@@ -237,10 +225,16 @@ def missing_for_isolation() -> str:
     return ""
 
 
+def _start(command: list[str], environment: dict[str, str], control: int, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+    null = subprocess.DEVNULL
+    return subprocess.Popen(
+        command, env=environment, stdin=null, stdout=null, stderr=errors, pass_fds=[control], start_new_session=True, cwd="/"
+    )
+
+
 @lru_cache(maxsize=1)
-def _starter() -> ThreadPoolExecutor:
-    """The thread that starts servers. They are to die with their parent, and for the kernel that is a thread: so one that
-    stays."""
+def _starter(process: int) -> ThreadPoolExecutor:
+    """The thread of this process that starts servers. They end with their parent, for the kernel a thread: so one that stays."""
     return ThreadPoolExecutor(1, thread_name_prefix="sandbox-starter")
 
 

@@ -20,11 +20,11 @@ class SandboxError(Exception):
     """No sandbox can be had here; the text says what is missing."""
 
 
-def server_command(mode: SandboxMode, limits: dict[str, Any], control: int, folder: Path) -> tuple[list[str], dict[str, str]]:
+def server_command(mode: SandboxMode, limits: dict[str, Any], control: int, folder: str) -> tuple[list[str], dict[str, str]]:
     """The command line of a server and its whole environment."""
     settings = {"isolated": mode != "none", "limits": limits, "user": 1_879_048_192 + os.getpid() % 65536, "group": 65534}
     sources = Path(__file__).resolve().parent
-    python = getattr(sys, "_base_executable", sys.executable)
+    python = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
     serve = [python, "-s", "-P", "-B", "-m", "r1pipe.rewards.sandbox_server", str(control), json.dumps(settings)]
     environment = {
         "LANG": "C.UTF-8",
@@ -36,13 +36,13 @@ def server_command(mode: SandboxMode, limits: dict[str, Any], control: int, fold
         "PATH": "/usr/bin:/bin",
     }
     if mode == "none":
-        package = folder / "code" / "r1pipe" / "rewards"
+        package = Path(folder) / "code" / "r1pipe" / "rewards"
         package.mkdir(parents=True)
         for name in _FILES:
             (package / name).symlink_to(sources / name)
-        work = folder / "work"
+        work = Path(folder) / "work"
         work.mkdir()
-        return serve, {**environment, "PYTHONPATH": str(folder / "code"), "HOME": str(work), "TMPDIR": str(work)}
+        return serve, {**environment, "PYTHONPATH": str(Path(folder) / "code"), "HOME": str(work), "TMPDIR": str(work)}
     if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
         machine = f"{sys.platform} on {platform.machine()}"
         raise SandboxError(f"the sandbox needs Linux on x86_64 or aarch64, this is {machine}")
@@ -59,7 +59,7 @@ def server_command(mode: SandboxMode, limits: dict[str, Any], control: int, fold
         options += ["--setenv", name, value]
     library = str(Path(sys.base_prefix) / "lib")
     shown = {path: path for path in ("/usr/lib", "/usr/lib64", "/usr/lib32", "/etc/ld.so.cache", "/usr/share/zoneinfo", library)}
-    shown[python] = os.path.realpath(python)
+    shown[python] = python
     shown |= {f"{_INSIDE}/r1pipe/rewards/{name}": str(sources / name) for name in _FILES}
     devices = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
     folders = {str(parent) for path in (*shown, *devices) for parent in Path(path).parents if str(parent) != "/"}

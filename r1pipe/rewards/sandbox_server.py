@@ -44,6 +44,8 @@ class Server:
         self.limits: dict[str, Any] = settings["limits"]
         self.libc = ctypes.PyDLL(None, use_errno=True)
         self.filter = kernel.filter_program(platform.machine()) if self.isolated else b""
+        if not self.isolated:  # bubblewrap sees to it otherwise
+            self.libc.prctl(kernel.SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
         if self.isolated and os.getuid() == 0:
             os.setgroups([])
             try:
