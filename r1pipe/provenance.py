@@ -7,7 +7,6 @@ import platform
 import socket
 import subprocess
 from functools import cached_property
-from importlib import metadata
 
 PACKAGES = (
     "r1pipe",
@@ -46,6 +45,8 @@ class Provenance:
     @cached_property
     def versions(self) -> dict[str, str]:
         """Versions of Python and of the packages that decide results, as far as they are installed."""
+        from importlib import metadata  # here, because reading commands need none of it
+
         found = {"python": platform.python_version()}
         for package in PACKAGES:
             try:

@@ -19,7 +19,7 @@ from r1pipe.failures import failure, how_to_go_on, shown
 from r1pipe.files import describe_os_error
 from r1pipe.fork import check_outputs, create_run, discard, empty_trash, fork, tidy, verify
 from r1pipe.graph import Pipeline, reads_base
-from r1pipe.launch import BASE, BEGUN, LOADER, LOCK, PIPELINE, RUNNER, StopRequest, run_process
+from r1pipe.launch import BASE, BEGUN, DEFAULT_LOADER, LOADER, LOCK, PIPELINE, RUNNER, StopRequest, run_process
 from r1pipe.lock import check_held, hold
 from r1pipe.manifest import Begun, InputRecord, Manifest, new_id, read_manifest, to_json, write_atomic
 from r1pipe.observer import Observer
@@ -28,7 +28,6 @@ from r1pipe.recipe import Recipe
 from r1pipe.rundir import RunDir, free_name
 from r1pipe.stage import Base, Step
 from r1pipe.states import BaseIdentity, State, StepPlan, plan, state_of
-from r1pipe.worker import DEFAULT_LOADER
 
 __all__ = ["Observer", "State", "StepPlan", "StopRequest", "create_run", "execute", "fork", "plan", "verify"]
 
