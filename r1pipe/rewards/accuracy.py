@@ -26,16 +26,16 @@ def check_maths(items: Sequence[Item]) -> list[Score]:
 
 def check_choice(items: Sequence[Item]) -> list[Score]:
     """Compare the chosen option with the gold letter."""
-    from r1pipe.rewards.choice import judge
+    from r1pipe.rewards.choice import judge_problem
 
-    return [judge(attempt.problem.answer, summary, attempt.problem.check.get("options", ())) for attempt, summary in items]
+    return [judge_problem(attempt.problem.answer, summary, attempt.problem.check, attempt.problem.question) for attempt, summary in items]
 
 
 def check_logic(items: Sequence[Item]) -> list[Score]:
     """Ask Reasoning Gym's own scorer of the problem's data set."""
-    from r1pipe.rewards.logic import judge
+    from r1pipe.rewards.logic import Request, check
 
-    return [judge(attempt.problem.answer, summary, attempt.problem.check) for attempt, summary in items]
+    return check([Request(attempt.problem.answer, summary, attempt.problem.check) for attempt, summary in items])
 
 
 def check_code(items: Sequence[Item]) -> list[Score]:

@@ -46,6 +46,7 @@ _OTHER_LANGUAGES = re.compile(
 )
 _FORMULA = re.compile(r"\$\$(.{1,500}?)\$\$|\$([^$\n]{1,500}?)\$|\\\[(.{1,500}?)\\\]|\\\((.{1,500}?)\\\)", re.DOTALL)
 _BOLD = re.compile(r"(?:\*\*|__)(?=\S)([^*\n]{1,200}?)(?<=\S)(?:\*\*|__)")
+_EMPHASIS = re.compile(r"(?<![\w)])(\*\*|__)(?=\S)(.{1,300}?)(?<=\S)\1(?![\w(])")
 _NUMBER = re.compile(
     r"(?<![\w.\\])[-+−]?(?:[$€£¥₹]\s?)?\d+(?:[,.'  \u202f]\d+)*(?:\s?/\s?\d+)?(?:\s*\^\s*\d+)?"
     r"(?:\s?(?:%|°|[€£¥₹$]|(?:[^\W\d_]{1,15}[²³]?)(?:\s?/\s?[a-z]{1,4}[²³]?)?))?"
@@ -72,9 +73,10 @@ class Found:
 def final_answer(summary: str) -> Found:
     """The final answer of a summary (see the module docstring); `Found("", "none")` when there is none."""
     text = _SPECIAL.split(summary[-MAX_SUMMARY_CHARS:])[0] if "<|" in summary else summary[-MAX_SUMMARY_CHARS:]
-    tagged = "</answer>" in text and "<answer>" in text
-    if tagged:
-        text = _last_block(text)
+    block = last_block(text)
+    tagged = block is not None
+    if block is not None:
+        text = block
     box = last_box(text)
     if box is not None:
         return Found(box, "box")
@@ -85,11 +87,11 @@ def final_answer(summary: str) -> Found:
     return _in_prose(text)
 
 
-def _last_block(text: str) -> str:
-    """What stands in the last closed `<answer>` block; the whole text when none is closed. Linear, however often tags are repeated."""
+def last_block(text: str) -> str | None:
+    """What stands in the last closed `<answer>` block; None when none is closed. Linear, however often tags are repeated."""
     end = text.rfind("</answer>")
-    start = text.rfind("<answer>", 0, end)
-    return text[start + len("<answer>") : end] if start >= 0 else text
+    start = text.rfind("<answer>", 0, end) if end >= 0 else -1
+    return text[start + len("<answer>") : end] if start >= 0 else None
 
 
 def last_box(text: str) -> str | None:
@@ -234,4 +236,5 @@ def _last_candidate(text: str) -> Found:
 
 def unmarked(text: str) -> str:
     """Without Markdown emphasis, list marks and quotes around it."""
-    return re.sub(r"\*\*|__|^(?:[#>*\s]|[-•]\s)+|`", "", text).strip(' \t\n"“”*')
+    text = _EMPHASIS.sub(r"\2", text)
+    return re.sub(r"^(?:[#>*\s]|[-•]\s)+|`", "", text).strip(' \t\n"“”*')

@@ -23,11 +23,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from r1pipe.errors import EngineError
+from r1pipe.rewards.worker import START_SECONDS
+
 Batch = TypeVar("Batch")
 Result = TypeVar("Result")
-
-START_SECONDS = 120.0
-"""How long a worker may take to start and import; importing SymPy on a busy machine takes seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,11 @@ class Worker:
 
     process: subprocess.Popen[str]
     tasks: int = 0
-    ready: bool = False
+    warm: set[str] = field(default_factory=set)
     buffer: str = ""
 
     def send(self, task: dict[str, Any]) -> None:
         """Hand over a task; a broken pipe shows when the answer is read."""
-        self.tasks += 1
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(json.dumps(task) + "\n")
@@ -101,13 +100,11 @@ class Pool:
         size: most processes at once.
         memory_mib: address space of one process.
         recycle_after: tasks after which a process is replaced.
-        preload: modules that a worker imports before its clock can start.
     """
 
     size: int = field(default_factory=lambda: max(1, min(8, os.cpu_count() or 1)))
     memory_mib: int = 1024
     recycle_after: int = 2000
-    preload: tuple[str, ...] = ("math_verify",)
     _idle: list[Worker] = field(default_factory=list, repr=False)
     _alive: int = field(default=0, repr=False)
     _closed: bool = field(default=False, repr=False)
@@ -127,9 +124,7 @@ class Pool:
                             break
                         assert worker.process.stdout is not None
                         selector.register(worker.process.stdout, selectors.EVENT_READ)
-                        busy[worker.process.stdout.fileno()] = (worker, None, time.monotonic() + START_SECONDS)
-                        if worker.ready:
-                            self._begin(busy, worker, waiting, function, arguments, seconds)
+                        self._begin(busy, worker, waiting, function, arguments, seconds)
                     self._step(selector, busy, waiting, outcomes, function, arguments, seconds)
             except BaseException:
                 for worker, _, _ in busy.values():  # Ctrl-C: what is running belongs to nobody now
@@ -141,8 +136,16 @@ class Pool:
         self, busy: dict[int, tuple[Worker, int | None, float]], worker: Worker, waiting: deque[int], function: str,
         arguments: Sequence[Sequence[Any]], seconds: float,
     ) -> None:  # fmt: skip
+        """Give a worker its next task; first, once, the imports that the task needs, so that they cost no task its time."""
         assert worker.process.stdout is not None
+        module = function.partition(":")[0]
+        if module not in worker.warm:
+            worker.warm.add(module)
+            busy[worker.process.stdout.fileno()] = (worker, None, time.monotonic() + START_SECONDS)
+            worker.send({"warm": module})
+            return
         index = waiting.popleft()
+        worker.tasks += 1
         busy[worker.process.stdout.fileno()] = (worker, index, time.monotonic() + seconds)
         worker.send({"function": function, "arguments": list(arguments[index]), "seconds": seconds})
 
@@ -162,11 +165,9 @@ class Pool:
                 continue
             if message == {} and time.monotonic() < deadline:
                 continue  # half a line
-            if message and message.get("ready"):
-                worker.ready = True
-            elif index is None:
+            if index is None and not (message and message.get("ready")):
                 self._failed_start(worker, message)
-            else:
+            elif index is not None:
                 outcomes[index] = _outcome(message)
             keep = bool(message) and worker.tasks < self.recycle_after
             if keep and waiting:
@@ -181,13 +182,11 @@ class Pool:
                 self._discard(worker)
 
     def _failed_start(self, worker: Worker, message: dict[str, Any] | None) -> None:
-        from r1pipe.errors import EngineError
-
         code = worker.process.poll()
         what = "ended" if message is None else f"was not ready after {START_SECONDS:.0f} s"
         raise EngineError(
             f"a scoring process {what} while starting (exit code {code}, memory limit {self.memory_mib} MiB)",
-            "run `python -c 'import math_verify'` to see whether the packages work; raise memory_mib when memory is short",
+            "run `python -c 'import math_verify, reasoning_gym'` to see whether the packages work; give the pool more memory_mib",
         )
 
     def _take(self, block: bool) -> Worker | None:
@@ -213,11 +212,10 @@ class Pool:
             raise
 
     def _start(self) -> subprocess.Popen[str]:
-        settings = json.dumps({"memory_bytes": self.memory_mib << 20, "preload": list(self.preload)})
         code = f"import sys; sys.path[:] = {sys.path!r}; from r1pipe.rewards.worker import main; main()"
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONHASHSEED": "0"}
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONDONTWRITEBYTECODE": "1"}
         return subprocess.Popen(
-            [sys.executable, "-c", code, settings], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            [sys.executable, "-c", code, str(self.memory_mib << 20)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             env=environment, text=True, encoding="utf-8", start_new_session=True,  # Ctrl-C is for the parent to handle
         )  # fmt: skip
 

@@ -18,6 +18,8 @@ from importlib import import_module
 from typing import Any
 
 PARENT_CHECK_SECONDS = 5.0
+START_SECONDS = 120.0
+"""How long imports may take; importing SymPy on a busy machine takes seconds."""
 ANSWER_CHARS = 4000
 """Longest text that a task may give back."""
 
@@ -30,7 +32,7 @@ def limit_process(memory_bytes: int) -> None:
 
 
 def limit_task(seconds: float) -> None:
-    """Processor time for one task, counted from now; one second more than the wall clock allows."""
+    """Processor time for one task, counted from now; a little more than the wall clock allows."""
     used = time.process_time()
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     resource.setrlimit(resource.RLIMIT_CPU, (int(used + seconds) + 2, hard))
@@ -48,6 +50,15 @@ def run_task(task: dict[str, Any]) -> dict[str, Any]:
     except Exception as error:  # the boundary: what a library raises on hostile text is a result, and travels with its name
         return {"failure": f"{type(error).__name__}: {str(error)[:200]}"}
     return {"value": value}
+
+
+def warm(module: str) -> dict[str, Any]:
+    """Import a module, and what its `warm` function imports, before the clock of any task runs."""
+    limit_task(START_SECONDS)
+    loaded = import_module(module)
+    if hasattr(loaded, "warm"):
+        loaded.warm()
+    return {"ready": True}
 
 
 def lines(parent: int) -> Iterator[bytes]:
@@ -70,16 +81,14 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     silence = os.open(os.devnull, os.O_RDWR)
     os.dup2(silence, 1)  # what libraries print must not look like an answer
-    settings = json.loads(sys.argv[1])
-    for module in settings["preload"]:
-        import_module(module)
-    limit_process(settings["memory_bytes"])
-    answers.write('{"ready": true}\n')
-    answers.flush()
+    limit_process(int(sys.argv[1]))
     for line in lines(os.getppid()):
         task = json.loads(line)
-        limit_task(task["seconds"])
-        result = json.dumps(run_task(task))
+        if "warm" in task:
+            result = json.dumps(warm(task["warm"]))
+        else:
+            limit_task(task["seconds"])
+            result = json.dumps(run_task(task))
         answers.write((result if len(result) <= ANSWER_CHARS else '{"failure": "answer too long"}') + "\n")
         answers.flush()
 

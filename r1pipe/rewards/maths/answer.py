@@ -21,6 +21,7 @@ MAX_ITEMS = 64
 DECIMAL_COMMA = frozenset("cs da de es fi fr hu id it nb nl no pl pt ro ru sv tr uk vi".split())
 """Languages that write 2,5 for two and a half and 1.234 for a thousand and some."""
 
+_LEADING = re.compile(rf"^(?:(?:=|:|≈|∼|⇒|→|is\b|are\b|{TEXT_OPEN}[^{TEXT_CLOSE}]*(?:\b(?:is|are|equals)|=|:|：|是|为)\s*{TEXT_CLOSE})\s*)+")
 _OPEN, _CLOSE = "([{", ")]}"
 _RELATION = re.compile(r"[=≠<>≤≥∈≈≡∼]")
 _JOINER = re.compile(
@@ -124,8 +125,8 @@ def tidy(source: str) -> str:
         boxed = re.fullmatch(r"\\(?:boxed|fbox|ensuremath)\s*\{(.*)\}", source)
         if boxed and _closes_at(source, source.index("{")) == len(source) - 1:
             source = boxed.group(1)
-        source = re.sub(r"^(?:(?:=|:|is\b|are\b)\s*)+", "", source.strip(f" {GAP}"))
-        source = source.rstrip(f" {GAP}.;,:!?。")
+        source = _LEADING.sub("", source.strip(f" {GAP}"))
+        source = source.rstrip(f" {GAP}.;,:?。")
         if source == before:
             return source
 

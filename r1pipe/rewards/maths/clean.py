@@ -30,7 +30,7 @@ _CHARACTERS = {
     **dict.fromkeys("“”„«»″「」『』", '"'),
     **dict.fromkeys("‘’′`", "'"),
     **dict.fromkeys("˚º", "°"),
-    "✕": "×", "∗": "*", "⁄": "/", "∕": "/", "∶": ":", "…": "\\dots ", "⋯": "\\dots ", "∅": "\\emptyset ", "⌀": "\\emptyset ",
+    "✕": "×", "∗": "*", "⁄": "/", "∕": "/", "∶": ":", "…": "\\dots ", "⋯": "\\dots ", "⌀": "∅",
     "√": "\\sqrt ", "℃": "°C", "℉": "°F", "￥": "¥", "٫": ".", "٬": ",", "−": "-", "ϕ": "φ",
 }  # fmt: skip
 _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿ", "0123456789+-()n", strict=True))
@@ -44,11 +44,11 @@ _SPELLING = {
     "≈": "approx simeq", "|": "vert lvert rvert mid Vert lVert rVert", "°": "degree textdegree", "≡": "equiv", "∼": "sim",
     ":": "colon ratio", "(": "lparen langle", ")": "rparen rangle", "[": "lbrack", "]": "rbrack", "\\{": "lbrace", "\\}": "rbrace",
     "φ": "varphi phi", "ε": "varepsilon epsilon", "θ": "theta vartheta", "\\frac": "dfrac tfrac cfrac sfrac nicefrac",
-    "\\binom": "dbinom tbinom", "\\emptyset": "varnothing", "\\dots": "ldots cdots dotsb dotsc dotsm dotsi dotso vdots ddots",
+    "\\binom": "dbinom tbinom", "∅": "emptyset varnothing", "\\dots": "ldots cdots dotsb dotsc dotsm dotsi dotso vdots ddots",
     "\\euro": "texteuro", "¥": "yen textyen", "£": "pounds textsterling mathsterling", "ℓ": "ell", " or ": "lor vee",
     " and ": "land wedge", ROW: "cr newline", GAP: "quad qquad enskip enspace thinspace medspace thickspace space",
     "": "left right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr displaystyle textstyle scriptstyle limits"
-    " nolimits rm bf it boldmath hfill strut null leavevmode mathstrut noindent raggedright negthinspace left. right.",
+    " nolimits rm bf it boldmath hfill strut null leavevmode mathstrut noindent raggedright negthinspace left. right. large Large LARGE huge Huge small tiny normalsize",
 }  # fmt: skip
 _DOUBLED = re.compile(
     r"\\\\(?=(?:[dtc]?frac|sqrt|left|right|pi|theta|cdot|times|text|mathrm|boxed|infty|cup|cap|leq?|geq?|neq?|pm|circ|in|ln|log"
@@ -58,7 +58,7 @@ _SINGLE = re.compile(r"(?<!\\)\\[a-zA-Z]")
 _ROW = re.compile(r"\\\\(?:\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm)\s*\])?")
 _COMMAND = re.compile(r"\\(quad|left\.|right\.|[a-zA-Z]+)\s?")
 _THOUSANDS_GAP = re.compile(r"(?<=\d)(?:\{,\}|,\\!|\\[,;:! ]|~|\{\\,\}|\\thinspace|\{ \})\s*(?=\d{3}(?!\d))")
-_GAPS = re.compile(r"\\[;:,>]|\\ |~")
+_GAPS = re.compile(r"\\[;:,>]|\\ ")
 _TEXT = re.compile(
     r"\\(?:text|textrm|textbf|textit|textsf|texttt|textnormal|textup|textsc|mbox|hbox|mathrm|mathit|mathsf|mathtt|operatorname\*?"
     r"|emph|underline|mathop|mathbin|mathord)\s*\{([^{}\\]*(?:\\[ %$,;][^{}\\]*)*)\}"
@@ -70,7 +70,7 @@ _SYMBOL = re.compile(
 _BLACKBOARD = dict(zip("RNZQC", "ℝℕℤℚℂ", strict=True))
 _ASCII = [
     (re.compile(r"<=|=<"), "≤"), (re.compile(r">="), "≥"), (re.compile(r"!=|<>|\\not\s*="), "≠"), (re.compile(r"\*\*"), "^"),
-    (re.compile(r"\+/-|\+-"), "±"), (re.compile(r"=="), "="), (re.compile(r"->"), "→"),
+    (re.compile(r"(?<=\d) ?[xX] ?(?=10 ?\^)|(?<=\d) x (?=\d)"), "×"), (re.compile(r"\+/-|\+-"), "±"), (re.compile(r"=="), "="), (re.compile(r"->"), "→"),
 ]  # fmt: skip
 _DEGREES = re.compile(r"\^\s*(?:\{\s*(?:\\circ|∘|°|o)\s*\}|\\circ(?![a-zA-Z])|∘|°)|\\circ(?![a-zA-Z])")
 _PERCENT = re.compile(
@@ -92,10 +92,12 @@ def _commands() -> dict[str, str]:
 
 def clean(text: str) -> str:
     """Plain maths text: one spelling per symbol, no decoration, single spaces."""
-    text = _characters(text)
+    text = _characters(text).strip()
+    if text.startswith("**") and text.endswith("**"):
+        text = text.strip("*")
     if "\\" in text:
         text = _latex(text)
-    text = _dollars(text).replace("{,}", ",")
+    text = _dollars(text).replace("{,}", ",").replace("~", GAP)
     for pattern, symbol in _ASCII:
         text = pattern.sub(symbol, text)
     return " ".join(_PERCENT.sub("%", _DEGREES.sub("°", text)).split())

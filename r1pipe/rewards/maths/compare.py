@@ -18,7 +18,7 @@ from r1pipe.rewards.maths.units import ratio
 Verdict = bool | None
 MIN_ROUNDED_DIGITS = 6
 """A rounded decimal stands for an irrational number, or a long fraction, only with this many significant digits."""
-_EMPTY_SET = frozenset({"emptyset", "no solution", "no solutions", "no real solution", "no real solutions", "无解", "空集", "empty set", "∅"})
+_EMPTY_SET = frozenset({"no solution", "no solutions", "no real solution", "no real solutions", "无解", "空集", "empty set", "∅"})
 _SAME_WORDS = {
     **dict.fromkeys(_EMPTY_SET, "no solution"),
     **dict.fromkeys(
@@ -171,7 +171,8 @@ def _groups(gold: Reading, answer: Reading, rules: Rules) -> Verdict:
         return in_any_order(one.items, two.items, rules) if one.kind == two.kind else None
     if "tuple" in (one.kind, two.kind):
         tuples = one if one.kind == "tuple" else two
-        return "[" not in tuples.brackets and len(one.items) > 1 and in_order(one.items, two.items, rules)
+        other = two if tuples is one else one
+        return "[" not in tuples.brackets and other.kind == "list" and len(one.items) > 1 and in_order(one.items, two.items, rules)
     return in_any_order(one.items, two.items, rules, repeats=not (one.kind == two.kind == "set"))
 
 

@@ -70,7 +70,8 @@ def _same_at(gold: Node, answer: Node, point: dict[str, Fraction]) -> tuple[bool
     second = Evaluation(point, MORE_DIGITS)
     fine = abs(second.number(second.value(gold)) - second.number(second.value(answer)))
     # what is equal differs by rounding only, and rounding shrinks with the precision
-    return bool(fine == 0 or fine < rough * second.mp.mpf(10) ** -40), is_real
+    tiny = max(rough * second.mp.mpf(10) ** -40, (abs(one) + abs(two)) * second.mp.mpf(10) ** -130)
+    return bool(fine == 0 or fine < tiny), is_real
 
 
 def _same_matrix(one: Any, two: Any) -> bool:

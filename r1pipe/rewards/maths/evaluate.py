@@ -109,6 +109,8 @@ class Evaluation:
         if kind == "base":
             return based(node[1], node[2])
         constants = {"pi": self.mp.pi, "e": self.mp.e, "i": self.mp.j, "inf": self.mp.inf}
+        if kind not in constants:
+            raise Undefined(f"{kind} has no single value")
         return +constants[kind]
 
     def number(self, value: Value) -> Any:

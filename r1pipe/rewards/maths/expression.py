@@ -19,7 +19,7 @@ Node = tuple[Any, ...]
 
 MAX_DEPTH, MAX_DIGITS, MAX_POSTFIX = 50, 4000, 8
 _CLOSERS = {"(": ")", "[": "]", "{": "}", "\\{": "\\}"}
-_NO_FACTOR = frozenset("\\pmod \\emptyset \\dots \\end \\euro \\rfloor \\rceil \\bmod \\mod".split())
+_NO_FACTOR = frozenset("\\pmod \\dots \\end \\euro \\rfloor \\rceil \\bmod \\mod".split())
 
 
 def product_of(factors: list[Node]) -> Node:

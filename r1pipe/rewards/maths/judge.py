@@ -22,7 +22,7 @@ MAX_WORDS = 8
 
 _PLAIN_NUMBER = re.compile(r"[-+]?\d{1,400}(?:\.\d{1,400})?")
 _ADVANCED = re.compile(r"\\(?:int|iint|oint|sum|prod|lim|partial|nabla|frac\{d\}|frac\{\\mathrm\{d\}\}|limsup|liminf|cases|begin\{cases\})(?![a-zA-Z])|[A-Za-z]'+\s*\(")
-_TEXTUAL = re.compile(r"[\w\s.,:;'\"()\-/&!?%°∞\ue000\ue001]*")
+_TEXTUAL = re.compile(r"[\w\s.,:;'\"()\-/&!?%°∞∅\ue000\ue001]*")
 _LEAD = re.compile(r"\s*(?:the\s+)?(?:final\s+|correct\s+)?(?:solution|answer|result)s?\s*(?:is|are)?\s*:?\s+|\s*(?:答案|解|答)\s*[:：是为]+\s*", re.IGNORECASE)
 _VERDICT_WORD = re.compile(r"\s*(yes|no|true|false|valid|invalid|是|否)\b\s*[.,;:!]", re.IGNORECASE)
 _FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$]+?)\$", re.DOTALL)
@@ -172,7 +172,7 @@ def _pair(gold: str, answer: str, language: str, rules: Rules) -> Decision:
         return Decision("right", said)
     if len(answer) > MAX_ANSWER_CHARS:
         return Decision("wrong", f"answer of {len(answer)} characters; read up to {MAX_ANSWER_CHARS}")
-    if wanted.kind in ("words", "letter") and _same_words(wanted, cleaned):
+    if (wanted.kind in ("words", "letter") or re.fullmatch(r"[A-Za-z]{3,}|No|no", wanted.text)) and _same_words(wanted, cleaned):
         return Decision("right", said)
     if wanted.kind == "prose":
         return Decision("unjudged", "the gold answer is prose; only the same words could be called right")
@@ -231,7 +231,7 @@ def _same_words(wanted: Gold, cleaned: str) -> bool:
 
 
 def _says_something(cleaned: str) -> bool:
-    return bool(re.search(r"[^\s.,;:!?{}\\$\ue000-\ue004]", cleaned))
+    return bool(re.search(r"[^\s.,;:!?{}\\$\ue000-\ue004]|\\\{\s*\\\}", cleaned))
 
 
 def _compact(cleaned: str) -> str:

@@ -16,6 +16,11 @@ _BIG_FACTORIAL = re.compile(r"\d{4,}\s*!|!\s*!|\)\s*!\s*[\^!]")
 _LOST = re.compile(r"\\dots|\\ldots|\\cdots|\.\.\.|…")
 
 
+def warm() -> None:
+    """Import what the tasks need."""
+    import math_verify  # noqa: F401
+
+
 def hazard(text: str) -> str:
     """Why a text is not handed to SymPy at all; empty when it may be."""
     if len(text) > MAX_CHARS:

@@ -25,7 +25,7 @@ GREEK = {
 }  # fmt: skip
 _TOKEN = re.compile(
     rf"(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{{1,4}}(?![\d.a-zA-Z]))?)|(?P<text>{TEXT_OPEN}[^{TEXT_CLOSE}]*{TEXT_CLOSE})"
-    rf"|(?P<command>\\[A-Za-z]+)|(?P<escaped>\\.)|(?P<word>[A-Za-z]+)|(?P<space>[ {GAP}]+)|(?P<symbol>.)"
+    rf"|(?P<foreign>[^\W\dA-Za-z_\u0370-\u03ffℓħℝℕℤℚℂ]+)|(?P<command>\\[A-Za-z]+)|(?P<escaped>\\.)|(?P<word>[A-Za-z]+)|(?P<space>[ {GAP}]+)|(?P<symbol>.)"
 )
 
 
@@ -41,7 +41,9 @@ def tokenise(text: str) -> list[tuple[str, str]]:
         value = match.group(0)
         if kind == "space":
             continue
-        if kind == "word":
+        if kind == "foreign":
+            tokens.append(("word", value))
+        elif kind == "word":
             tokens.extend(_split_word(value))
         else:
             tokens.append((kind, value))
