@@ -18,6 +18,8 @@ import re
 from dataclasses import dataclass
 from itertools import pairwise
 
+from r1pipe.rewards.maths.tokens import FUNCTIONS
+
 MAX_SUMMARY_CHARS = 200_000
 """Only this much of the end of a summary is read."""
 PROSE_CHARS = 20_000
@@ -42,13 +44,14 @@ _OTHER_LANGUAGES = re.compile(
     r"|[Rr]espuesta(?:\s+(?:final|correcta))?(?:\s+(?:es|será))?\s*[:=]?|[Rr]éponse(?:\s+finale)?\s*(?:est|:|=)|[Rr]ésultat\s*(?:est|:)"
     r"|[Aa]ntwort\s*(?:ist|lautet|:)|[Ee]rgebnis\s*(?:ist|lautet|:)|[Ll]ösung\s*(?:ist|lautet|:)|[Оо]твет(?:\s*(?:будет|равен|[:—–=-]))"
     r"|คำตอบ(?:สุดท้าย)?\s*(?:คือ|:|=)?|ตอบ\s*:?|[Jj]ibu(?:\s+la\s+mwisho|\s+sahihi)?\s*(?:ni|:|=)"
-    r"|উত্তর(?:টি)?\s*(?:হল|হলো|হচ্ছে|হবে|:|ঃ|=)?|సమాధానం\s*[:=]?|జవాబు\s*[:=]?"
+    r"|উত্তর(?:টি)?\s*(?:হলো|হল|হচ্ছে|হবে|:|ঃ|=)?|సమాధానం\s*[:=]?|జవాబు\s*[:=]?"
 )
 _FORMULA = re.compile(r"\$\$(.{1,500}?)\$\$|\$([^$\n]{1,500}?)\$|\\\[(.{1,500}?)\\\]|\\\((.{1,500}?)\\\)", re.DOTALL)
+_BEFORE_DIGITS = re.compile(r"[^\d$\\]*(?=\d|\$\s?\d)")
 _BOLD = re.compile(r"(?:\*\*|__)(?=\S)([^*\n]{1,200}?)(?<=\S)(?:\*\*|__)")
 _EMPHASIS = re.compile(r"(?<![\w)])(\*\*|__)(?=\S)(.{1,300}?)(?<=\S)\1(?![\w(])")
 _NUMBER = re.compile(
-    r"(?<![\w.\\])[-+−]?(?:[$€£¥₹]\s?)?\d+(?:[,.'  \u202f]\d+)*(?:\s?/\s?\d+)?(?:\s*\^\s*\d+)?"
+    r"(?<![A-Za-z0-9_.\\])[-+−]?(?:[$€£¥₹]\s?)?(?:\d+|\.\d+)(?:[,，.']\d+|[ \u00a0\u202f]\d{3}(?!\d))*(?:\s?/\s?\d+)?(?:\s*\^\s*\d+)?"
     r"(?:\s?(?:%|°|[€£¥₹$]|(?:[^\W\d_]{1,15}[²³]?)(?:\s?/\s?[a-z]{1,4}[²³]?)?))?"
 )
 _CODE = re.compile(r"\b(?:lambda|import|eval|exec|open|print|globals|locals|getattr|__\w+__)\b\s*[(\[:]?|\w\(['\")]|\)\.\w|['\"]\]|\bdef \w|;\s*\w+\s*=")
@@ -197,8 +200,9 @@ def _core(sentence: str) -> str:
 
 def _is_bare(text: str) -> bool:
     """Whether a text is an answer by itself rather than a sentence around one: at most two words that are not maths."""
-    if re.match(r"[^\W\d_]{3,}\s*[:：].*\d", text, re.DOTALL):
-        return False
+    leading = _BEFORE_DIGITS.match(text)
+    if leading and any(word not in FUNCTIONS and word != "frac" for word in re.findall(r"[^\W\d_]{3,}|[^\W\d_a-zA-Z]{2,}", leading.group(0))):
+        return False  # words, then a number: a sentence
     without = _FORMULA.sub(" ", text)
     words = re.findall(r"[^\W\d_]{2,}", re.sub(r"\\[A-Za-z]+", " ", without))
     if not words:
@@ -207,6 +211,20 @@ def _is_bare(text: str) -> bool:
         return len(words) <= 8
     joining = {"and", "or", "percent", "degrees", "per", "square", "cubic"}
     return len([word for word in words if word.lower() not in joining]) <= 2 and not re.search(r"\b(?:is|are|thus|so|we|the|of)\b", without, re.IGNORECASE)
+
+
+def final_words(summary: str) -> str:
+    """The final answer of a text whose answer is known to be words: the last bold phrase, else what its only sentence says "is"."""
+    text = summary[-PROSE_CHARS:].strip()
+    for match in reversed(list(_BOLD.finditer(text))):
+        content = match.group(1).strip()
+        heading = content.endswith((":", "：")) or text[match.end() : match.end() + 1] in (":", "：")
+        if not heading and len(content) <= 80:
+            return content
+    sentence = text.rstrip(".!。 ")
+    if "\n" in sentence or _SENTENCE_END.search(sentence):
+        return ""
+    return _IS.split(sentence)[-1].strip()
 
 
 def _last_candidate(text: str) -> Found:

@@ -31,7 +31,7 @@ _CHARACTERS = {
     **dict.fromkeys("‘’′`", "'"),
     **dict.fromkeys("˚º", "°"),
     "✕": "×", "∗": "*", "⁄": "/", "∕": "/", "∶": ":", "…": "\\dots ", "⋯": "\\dots ", "⌀": "∅",
-    "√": "\\sqrt ", "℃": "°C", "℉": "°F", "￥": "¥", "٫": ".", "٬": ",", "−": "-", "ϕ": "φ",
+    "।": ".", "॥": ".", "√": "\\sqrt ", "℃": "°C", "℉": "°F", "￥": "¥", "٫": ".", "٬": ",", "−": "-", "ϕ": "φ",
 }  # fmt: skip
 _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿ", "0123456789+-()n", strict=True))
 _SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋ₙ", "0123456789+-n", strict=True))
@@ -125,7 +125,7 @@ def _characters(text: str) -> str:
     if text.isascii():
         return text
     out: list[str] = []
-    for character in text.translate(_characters_table()):
+    for character in unicodedata.normalize("NFC", text).translate(_characters_table()):
         if character < "\x80":
             out.append(character)
         elif character in _SUPERSCRIPTS:
@@ -139,6 +139,11 @@ def _characters(text: str) -> str:
         else:
             out.append(character)
     return "".join(out).replace("}^{", "").replace("}_{", "")  # ¹² is one exponent, 12
+
+
+def without_marks(text: str) -> str:
+    """Without vowel signs and other combining marks, which would cut the words of Indic scripts into pieces."""
+    return text if text.isascii() else "".join(character for character in text if unicodedata.category(character)[0] != "M")
 
 
 def _dollars(text: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from r1pipe.rewards.extract import box_run, final_answer, last_box
+from r1pipe.rewards.extract import box_run, final_answer, final_words, last_box
 from r1pipe.rewards.maths.answer import MAX_ANSWER_CHARS, Group, Quantity, Reading, Relation, Words, read, tidy
 from r1pipe.rewards.maths.clean import GAP, clean, plain
 from r1pipe.rewards.maths.compare import Rules, compare
@@ -135,6 +135,10 @@ def decide(gold: str, summary: str, language: str = "en", rules: Rules = Rules()
             return Decision("unjudged", "the gold answer is empty")
         return Decision("wrong", "no answer found" if found.rule == "none" else f"empty answer ({found.rule})")
     decision = pair(gold, found.text, language, rules)
+    if decision.verdict == "wrong" and found.rule not in ("tag", "box", "hash") and _prepared(gold[:CACHED_CHARS], language).kind == "words":
+        words = final_words(summary)
+        if words and pair(gold, words, language, rules).verdict == "right":
+            return Decision("right", f"answered {short(words)}, wanted {short(gold)}")
     if decision.verdict == "wrong" and found.rule == "box" and _several(gold, language):
         run = box_run(summary)
         if run:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from r1pipe.rewards.maths.clean import GAP, TEXT_CLOSE, TEXT_OPEN
+from r1pipe.rewards.maths.clean import GAP, TEXT_CLOSE, TEXT_OPEN, without_marks
 from r1pipe.rewards.maths.units import known
 
 MAX_TOKENS = 1500
@@ -25,7 +25,7 @@ GREEK = {
 }  # fmt: skip
 _TOKEN = re.compile(
     rf"(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{{1,4}}(?![\d.a-zA-Z]))?)|(?P<text>{TEXT_OPEN}[^{TEXT_CLOSE}]*{TEXT_CLOSE})"
-    rf"|(?P<foreign>[^\W\dA-Za-z_\u0370-\u03ffℓħℝℕℤℚℂ]+)|(?P<command>\\[A-Za-z]+)|(?P<escaped>\\.)|(?P<word>[A-Za-z]+)|(?P<space>[ {GAP}]+)|(?P<symbol>.)"
+    rf"|(?P<foreign>[A-Za-z]*[\u00c0-\u024f]+[A-Za-z\u00c0-\u024f]*|[^\W\dA-Za-z_\u0370-\u03ffℓħℝℕℤℚℂ]+)|(?P<command>\\[A-Za-z]+)|(?P<escaped>\\.)|(?P<word>[A-Za-z]+)|(?P<space>[ {GAP}]+)|(?P<symbol>.)"
 )
 
 
@@ -36,7 +36,7 @@ class ParseError(ValueError):
 def tokenise(text: str) -> list[tuple[str, str]]:
     """(kind, text) pairs without spaces; words split into single letters unless they are a function, π or a unit."""
     tokens: list[tuple[str, str]] = []
-    for match in _TOKEN.finditer(text):
+    for match in _TOKEN.finditer(without_marks(text)):
         kind = match.lastgroup or "symbol"
         value = match.group(0)
         if kind == "space":

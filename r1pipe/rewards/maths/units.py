@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from r1pipe.rewards.maths.clean import GAP, MONEY, TEXT_CLOSE, TEXT_OPEN
+from r1pipe.rewards.maths.clean import GAP, MONEY, TEXT_CLOSE, TEXT_OPEN, without_marks
 
 _UNITS: dict[str, dict[str, str]] = {
     "length": {
@@ -57,7 +57,7 @@ _SPEEDS = {"mph": "miles per hour", "kmh": "km per h", "kph": "km per h", "mps":
 _GENERIC = frozenset({"unit", "units", "单位"})
 _FILLER = frozenset({"of", "the", "in", "total", "each", "about", "a", "an", "approximately", "altogether"})
 _POWERS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3, "平方": 2, "立方": 3}
-_TOKEN = re.compile(rf"(°[CF]?|\\euro|[¢€£¥₹$%{MONEY}]|平方|立方|[A-Za-zμ]+|[^\W\dA-Za-z_平立]+)(?:\^(-?\d))?|(/)")
+_TOKEN = re.compile(rf"(°[CF]?|\\euro|[¢€£¥₹$%{MONEY}]|平方|立方|[A-Za-zμ\u00c0-\u024f]+|[^\W\dA-Za-z_\u00c0-\u024f平立]+)(?:\^(-?\d))?|(/)")
 _PHRASE = re.compile(rf"[\w\s°¢€£¥₹$/^*·×().,{{}}\\'{MONEY}{GAP}{TEXT_OPEN}{TEXT_CLOSE}-]{{1,80}}")
 _MARKS = re.compile(r"[.,'(){}*·×]|-(?!\d)")
 
@@ -100,6 +100,7 @@ def known(word: str) -> bool:
 @lru_cache(maxsize=4096)
 def parse_unit(text: str) -> Unit | None:
     """The unit that a text is; None when the text is something else (a formula, a sentence)."""
+    text = without_marks(text)
     if not _PHRASE.fullmatch(text):
         return None
     text = re.sub(f"[{GAP}{TEXT_OPEN}{TEXT_CLOSE}]", " ", text)
