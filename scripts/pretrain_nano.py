@@ -4,9 +4,9 @@
     python scripts/pretrain_nano.py --documents 2e4 --out FOLDER   a short trial
 
 A Qwen3-type model of under a million parameters learns a generated corpus (`r1pipe.data.nano.corpus`) of English and Chinese
-problems: first a part with mostly right work, where the arithmetic is learned, then a part of mixed quality, which sets the habits.
-The tokenizer is a byte-level BPE learned from the same corpus: single digits are never merged, the thinking tags and the opening of
-a box are ordinary tokens, and merges may cross spaces, so that fixed phrases are few tokens.
+problems: first a part with mostly right work, where the arithmetic is learned, then a part of mixed quality, which sets the
+habits. The tokenizer is a byte-level BPE learned from the same corpus: single digits are never merged, the thinking tags and the
+opening of a box are ordinary tokens, and merges may cross spaces, so that fixed phrases are few tokens.
 
 Documents are batched by length, one document a row, so that nothing attends across documents and positions are those of use.
 Everything is fp32 on the CPU. The record of the run (`pretraining.json`) is written next to the weights.
