@@ -48,7 +48,7 @@ def is_dumb() -> bool:
 
 
 @cache
-def _console(error: bool, stream: int) -> Console:
+def _console(error: bool) -> Console:
     from rich.console import Console
 
     target = sys.stderr if error else sys.stdout
@@ -56,14 +56,19 @@ def _console(error: bool, stream: int) -> Console:
     return Console(stderr=error, width=width, highlight=False, markup=False, emoji=False)
 
 
+def forget() -> None:
+    """Look at the streams anew: for programs that exchange them."""
+    _console.cache_clear()
+
+
 def out() -> Console:
     """The console for results. Strings that it is given are plain text, not markup."""
-    return _console(False, id(sys.stdout))
+    return _console(False)
 
 
 def err() -> Console:
     """The console for errors and notices."""
-    return _console(True, id(sys.stderr))
+    return _console(True)
 
 
 def say(*items: RenderableType) -> None:

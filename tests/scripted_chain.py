@@ -113,13 +113,39 @@ def prepare(context: StepContext) -> dict[str, Any]:
         {**row, "thinking": HOSTILE[index % 5], "summary": f"It is {row['answer']}.", "origin": "given"}
         for index, row in enumerate(problems)
     ]
-    pairs = [{"id": row["id"], "question": row["question"], "language": "en", "kind": "helpfulness", "chosen": "yes", "rejected": "no", "source": "scripted"} for row in problems]  # fmt: skip
-    labels = [{"id": row["id"], "question": row["question"], "language": "en", "response": HOSTILE[index % 5], "safe": index % 2, "source": "scripted"} for index, row in enumerate(problems)]  # fmt: skip
+    pairs = [
+        {
+            "id": row["id"],
+            "question": row["question"],
+            "language": "en",
+            "kind": "helpfulness",
+            "chosen": "yes",
+            "rejected": "no",
+            "source": "scripted",
+        }
+        for row in problems
+    ]
+    labels = [
+        {
+            "id": row["id"],
+            "question": row["question"],
+            "language": "en",
+            "response": HOSTILE[index % 5],
+            "safe": index % 2,
+            "source": "scripted",
+        }
+        for index, row in enumerate(problems)
+    ]
     tables = {
-        "problems": (problems, PROBLEM_COLUMNS), "traces": (traces, TRACE_COLUMNS), "general": (problems, PROBLEM_COLUMNS),
-        "general_traces": (traces, TRACE_COLUMNS), "pairs": (pairs, PAIR_COLUMNS), "labels": (labels, LABEL_COLUMNS),
-        "evaluation": (problems, PROBLEM_COLUMNS), "general_evaluation": (problems, PROBLEM_COLUMNS),
-    }  # fmt: skip
+        "problems": (problems, PROBLEM_COLUMNS),
+        "traces": (traces, TRACE_COLUMNS),
+        "general": (problems, PROBLEM_COLUMNS),
+        "general_traces": (traces, TRACE_COLUMNS),
+        "pairs": (pairs, PAIR_COLUMNS),
+        "labels": (labels, LABEL_COLUMNS),
+        "evaluation": (problems, PROBLEM_COLUMNS),
+        "general_evaluation": (problems, PROBLEM_COLUMNS),
+    }
     for name, (rows, columns) in tables.items():
         write_table(context.output(name), rows, columns)
     return {"tables": {name: {"rows": len(rows), "dropped": {}, "source": "scripted"} for name, (rows, _) in tables.items()}}
@@ -172,7 +198,23 @@ def train_grpo(context: StepContext) -> dict[str, Any]:
         rows = attempts(16, skill, step * 16)
         rewards = {"accuracy": skill, "format": 0.5 + skill / 2, "language": 0.6 + skill / 3}
         tokens = 30 + step % 5
-        metrics.write({"kind": "rollout", "step": step, "rewards": rewards, "total_mean": sum(rewards.values()), "answers": 16, "unjudged": 1, "tokens_mean": tokens, "tokens_total": 16 * tokens, "truncated_share": 0.1, "flat_share": 1 - skill, "flat_right": 0.0, "flat_wrong": 0.1, "domains": {"arithmetic": {"right": skill, "flat_share": 0.1, "groups": 4}}})  # fmt: skip
+        metrics.write(
+            {
+                "kind": "rollout",
+                "step": step,
+                "rewards": rewards,
+                "total_mean": sum(rewards.values()),
+                "answers": 16,
+                "unjudged": 1,
+                "tokens_mean": tokens,
+                "tokens_total": 16 * tokens,
+                "truncated_share": 0.1,
+                "flat_share": 1 - skill,
+                "flat_right": 0.0,
+                "flat_wrong": 0.1,
+                "domains": {"arithmetic": {"right": skill, "flat_share": 0.1, "groups": 4}},
+            }
+        )
         metrics.write(
             {
                 "kind": "step",
@@ -243,19 +285,34 @@ def evaluate(context: StepContext) -> dict[str, Any]:
     for number, (name, skill) in enumerate({"base": 0.2, "dev1": 0.35, "dev2": 0.8, "dev3": 0.7, "r1": 0.85}.items()):
         write_part(context.output("attempts"), number, attempts(20, skill, number * 20), ATTEMPT_COLUMNS)
         rows[name] = {
-            "pass_at_1": skill, "pass_at_1_interval": [skill - 0.03, skill + 0.03], "unjudged": 2, "format": 0.5 + skill / 2, "language": 0.9,
-            "tokens": 31.5, "truncated": 0.01, "helpfulness": 0.3, "safety": None, "reflection": 0.4,
+            "pass_at_1": skill,
+            "pass_at_1_interval": [skill - 0.03, skill + 0.03],
+            "unjudged": 2,
+            "format": 0.5 + skill / 2,
+            "language": 0.9,
+            "tokens": 31.5,
+            "truncated": 0.01,
+            "helpfulness": 0.3,
+            "safety": None,
+            "reflection": 0.4,
             "domains": {"arithmetic (en)": skill, "words [/x] (zh)": None},
-        }  # fmt: skip
+        }
     sampling = {"samples": 4, "temperature": 1.0, "top_p": 1.0, "max_tokens": 96}
     write_atomic(context.output("results"), json.dumps({"sampling": sampling, "problems": 256, "checkpoints": rows}).encode())
     return {"table": {name: {key: value for key, value in row.items() if key != "domains"} for name, row in rows.items()}}
 
 
 SCRIPTED = {
-    "prepare": prepare, "cold-start": train_sft, "reasoning-rl": train_grpo, "rejection-sft/sample": sample, "rejection-sft/select": select,
-    "rejection-sft/train": train_sft, "mixed-rl/reward-models": train_reward_models, "mixed-rl/train": train_grpo, "evaluate": evaluate,
-}  # fmt: skip
+    "prepare": prepare,
+    "cold-start": train_sft,
+    "reasoning-rl": train_grpo,
+    "rejection-sft/sample": sample,
+    "rejection-sft/select": select,
+    "rejection-sft/train": train_sft,
+    "mixed-rl/reward-models": train_reward_models,
+    "mixed-rl/train": train_grpo,
+    "evaluate": evaluate,
+}
 
 
 def locate_base(model: str) -> Path:

@@ -128,7 +128,7 @@ def select(folder: Path, wanted: Filter, limit: int) -> Selection:
             ]
             selection.matching += len(matching)
         selection.total += rows
-    if wanted.by_number and wanted.reward not in columns and wanted.reward not in rewards:
+    if wanted.by_number and not columns.get(wanted.reward) and wanted.reward not in rewards:
         raise FilterError(
             f"no row of {folder.name} has a reward {wanted.reward!r}", _near(wanted.reward, sorted(rewards | {"total"}))
         )
@@ -165,13 +165,14 @@ def _matching(
     exact = {name: getattr(wanted, name) for name in ("domain", "language", "verdict") if getattr(wanted, name)}
     needed = [*counted, *exact]
     if wanted.by_number:
-        needed.append(wanted.reward if wanted.reward in columns else "scores")
+        needed.append(wanted.reward if columns.get(wanted.reward) else "scores")
     if wanted.find:
         needed += [name for name in SEARCHED if name in columns]
     data = _read(path, list(dict.fromkeys(needed))).to_pydict()
     indices = [index for index in range(rows) if all(data[name][index] == text for name, text in exact.items())]
     if wanted.by_number:
-        numbers = data[wanted.reward] if wanted.reward in columns else _reward(data["scores"], wanted.reward, rewards)
+        by_column = columns.get(wanted.reward)  # a text column may share its name with a reward: language
+        numbers = data[wanted.reward] if by_column else _reward(data["scores"], wanted.reward, rewards)
         indices = [index for index in indices if _within(numbers[index], wanted)]
     if wanted.find:
         texts = [data[name] for name in SEARCHED if name in columns]
@@ -203,13 +204,11 @@ def _check_filter(folder: Path, wanted: Filter, columns: dict[str, bool], labels
     for name in ("domain", "language", "verdict"):
         if getattr(wanted, name) and name not in columns:
             raise FilterError(f"{folder.name} has no column {name!r}, so --{name} cannot choose", f"it has {', '.join(columns)}")
-    if wanted.by_number:
-        if wanted.reward in columns and not columns[wanted.reward]:
-            raise FilterError(
-                f"column {wanted.reward!r} of {folder.name} holds text, not numbers", "name a reward, or total or tokens"
-            )
-        if wanted.reward not in columns and "scores" not in columns:
-            raise FilterError(f"{folder.name} has no rewards and no column {wanted.reward!r}", f"it has {', '.join(columns)}")
+    if wanted.by_number and not columns.get(wanted.reward) and "scores" not in columns:
+        numbers = ", ".join(name for name, numeric in columns.items() if numeric) or "none"
+        raise FilterError(
+            f"{folder.name} has no rewards and no number column {wanted.reward!r}", f"its number columns: {numbers}"
+        )
     if wanted.part and wanted.part != "last" and wanted.part not in labels:
         shown = ", ".join(labels) if len(labels) <= 12 else f"{labels[0]} to {labels[-1]}"
         raise FilterError(f"{folder.name} has no part {wanted.part!r}", f"its parts are {shown}")
