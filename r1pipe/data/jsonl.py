@@ -1,13 +1,15 @@
-"""JSON lines, read by us: split at newlines only, types kept as written, and a bad line named by file and line.
+"""JSON Lines, read and written by our own few lines.
 
-Readers that infer types turn "007" into 7 and a date into a time stamp; readers that split at any line separator break a text
-that holds a Unicode one. Neither happens here.
+Other readers guess types from the first rows ("007" becomes 7, a date an object), split lines at U+2028, or stop at a torn line
+without saying where. Here a line ends at a newline only, values keep their JSON types, and a line that is no JSON object is named by
+file and number.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,34 +17,60 @@ from r1pipe.errors import DataError
 
 
 def read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line number, row) for each line that is not blank.
+    """(line number, row) of each line, blank lines left out.
 
     Raises:
-        DataError: the file is missing, empty, not UTF-8, or a line is torn, glued or no JSON object; names file, line and place.
+        DataError: the file is missing, is not UTF-8, or a line is not one JSON object; names file and line.
     """
-    try:
-        stream = path.open("rb")
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}", "check the path") from error
-    rows = 0
-    with stream:
+    if not path.is_file():
+        raise DataError(f"there is no file {path}", "check the path")
+    number = 0
+    with path.open("rb") as stream:
         for number, line in enumerate(stream, start=1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except UnicodeDecodeError as error:
-                raise DataError(f"{path} line {number} is not UTF-8 (byte {error.start})", "save the file as UTF-8") from error
-            except json.JSONDecodeError as error:
-                kind = "two rows are glued together" if error.msg == "Extra data" else f"not whole JSON: {error.msg}"
-                shown = line.decode(errors="replace").strip()[:80]
-                where = f"{path} line {number}, column {error.colno}"
-                raise DataError(f"{where}: {kind}; the line begins {shown!r}", "mend or delete it") from error
-            if not isinstance(row, dict):
-                raise DataError(
-                    f"{path} line {number} is a JSON {type(row).__name__}, not an object", "one object a line is needed"
-                )
-            rows += 1
-            yield number, row
-    if not rows:
-        raise DataError(f"{path} has no rows", "the file is empty")
+            text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+            if text.strip():
+                yield number, _row(path, number, text)
+
+
+def _row(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        row = json.loads(line.decode("utf-8"), parse_constant=_refuse, object_pairs_hook=_without_duplicates)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}, line {number}: not UTF-8 at byte {error.start}", "save the file as UTF-8") from error
+    except (ValueError, RecursionError) as error:
+        torn = "" if line.endswith(b"\n") else "; the line has no end, so the file was cut off while it was written"
+        raise DataError(f"{path}, line {number}: not JSON ({str(error)[:120]}){torn}", "repair or remove the line") from error
+    if not isinstance(row, dict):
+        raise DataError(f"{path}, line {number}: a {type(row).__name__} where a JSON object is wanted", "one object a line")
+    return row
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} stands twice")
+    return row
+
+
+def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
+    """Write rows as a whole file or not at all (temporary name, fsync, rename); returns their number."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    count = 0
+    try:
+        with temporary.open("w", encoding="utf-8", newline="\n") as stream:
+            for row in rows:
+                stream.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
+                count += 1
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return count

@@ -138,11 +138,16 @@ def _same_text(said: str, texts: Mapping[str, str]) -> frozenset[str]:
     return frozenset(same) if len(same) == 1 else frozenset()
 
 
+def _formula(text: str) -> bool:
+    """Whether a text may be read as maths: a number or a formula with few words."""
+    return len(text) <= 300 and bool(_MATHS.search(text) or re.search(r"\d", text)) and len(re.findall(r"[^\W\d_]{4,}", text)) <= 6
+
+
 def _by_text(said: str, bare: str, texts: Mapping[str, str]) -> frozenset[str]:
     """The one option that means the same: as maths, or as prose whatever its case and punctuation."""
     if not texts or len(said) > MAX_TEXT_CHARS or not (_squeezed(bare) or plain(clean(said))):
         return frozenset()
-    same = [letter for letter, text in texts.items() if pair(text, said).verdict == "right"]
+    same = [letter for letter, text in texts.items() if _formula(text) and pair(text, said).verdict == "right"] if _formula(said) else []
     if not same and not _MATHS.search(said):
         same = [letter for letter, text in texts.items() if not _MATHS.search(text) and _squeezed(text) == _squeezed(bare)]
     return frozenset(same) if len(same) == 1 else frozenset()

@@ -27,6 +27,7 @@ _RELATION = re.compile(r"[=≠<>≤≥∈≈≡∼]")
 _JOINER = re.compile(
     rf"\s*(?:,\s*)?(?:{TEXT_OPEN}\s*)?(?:,\s*)?\b(and|or|und|oder|et|ou|или)\b(?:\s*{TEXT_CLOSE})?\s*|\s*{TEXT_OPEN}?\s*(和|或|与|及|以及|或者)\s*{TEXT_CLOSE}?\s*"
 )
+_JOINING = ("and", "or", "und", "oder", "et", "ou", "или", "和", "或", "与", "及")
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:(?:,\d{2})*,\d{3}|(?:,\d{3})+|(?: \d{3})+|(?:'\d{3})+)(?![\d,])")
 _DOT_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?:,\d+)?(?![\d.,])")
 _DECIMAL_COMMA = re.compile(r"(?<![\d.,])(\d+),(\d+)(?![\d,])")
@@ -134,8 +135,8 @@ def tidy(source: str) -> str:
 def _variants(source: str, language: str) -> Iterator[str]:
     """The text with separators inside numbers read in the ways that its language allows."""
     twice = _TWICE.fullmatch(source)
-    if twice:  # the same answer in two notations, x < 3: (-∞, 3)
-        yield from (twice.group(2), twice.group(1).strip("\\{} "))
+    if twice and _agree(twice.group(1).strip("\\{} "), twice.group(2)):  # one answer in two notations, x < 3: (-∞, 3)
+        yield twice.group(2)
         return
     source = _MULTIPLIER.sub(lambda match: f"·1{_MULTIPLIERS[match.group(1)]}", source)
     comma_language = language in DECIMAL_COMMA
@@ -159,6 +160,17 @@ def _prefix(source: str) -> tuple[Node, str] | None:
         return parse_prefix(source)
     except ParseError:
         return None
+
+
+def _agree(one: str, two: str) -> bool:
+    """Whether two notations describe the same set of real numbers."""
+    from r1pipe.rewards.maths.realset import real_set, same_set
+
+    if re.fullmatch(r"all real numbers|all reals", one.strip(" .").lower()):
+        return two.strip() == "ℝ"
+    readings = [read_one(one), read_one(two)]
+    sets = [real_set(reading) if reading is not None else None for reading in readings]
+    return sets[0] is not None and sets[1] is not None and same_set(sets[0], sets[1])
 
 
 def read_one(source: str, depth: int = 0) -> Reading | None:
@@ -285,7 +297,7 @@ def read_quantity(source: str) -> Quantity | None:
 
 def split_list(source: str) -> tuple[list[str], str]:
     """Parts between top-level commas, semicolons and the words and/or; and what joined them."""
-    words = _JOINER.search(source)
+    words = _JOINER.search(source) if any(word in source for word in _JOINING) else None
     joiner = ","
     if words and _JOINER.sub("", source).strip():
         pieces = _split_words(source)

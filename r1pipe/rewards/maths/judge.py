@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from r1pipe.rewards.extract import box_run, final_answer, final_words, last_box
-from r1pipe.rewards.maths.answer import MAX_ANSWER_CHARS, Group, Quantity, Reading, Relation, Words, read, tidy
+from r1pipe.rewards.maths.answer import MAX_ANSWER_CHARS, Group, Quantity, Reading, Relation, Words, read, split_list, tidy
 from r1pipe.rewards.maths.clean import GAP, clean, plain
 from r1pipe.rewards.maths.compare import Rules, compare
 from r1pipe.rewards.maths.equal import DIGITS
@@ -227,11 +227,10 @@ def _same_words(wanted: Gold, cleaned: str) -> bool:
     gold_words, words = plain(clean(wanted.text)), plain(cleaned)
     if gold_words and gold_words == words:
         return True
-    if wanted.kind == "letter":
-        letter = _LETTER.match(cleaned.strip("\ue000\ue001 "))
-        return bool(letter) and letter is not None and letter.group(1).lower() == gold_words
-    lead = _VERDICT_WORD.match(cleaned)
-    return bool(lead) and lead is not None and lead.group(1).lower() == gold_words
+    if re.search(r"\bor\b|或", cleaned) or (wanted.kind == "letter" and len(split_list(cleaned)[0]) > 1):
+        return False  # one of several is not an answer
+    lead = _LETTER.match(cleaned.strip("\ue000\ue001 ")) if wanted.kind == "letter" else _VERDICT_WORD.match(cleaned)
+    return lead is not None and lead.group(1).lower() == gold_words
 
 
 def _says_something(cleaned: str) -> bool:

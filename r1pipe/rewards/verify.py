@@ -1,0 +1,161 @@
+"""`r1pipe verify`: judge the responses of a file with the checker that trains.
+
+Rows are read as data sets have them (question, problem or prompt; answer; options; tests), and judged in batches. With a column of
+expected verdicts the report says how often the checker agrees, and counts false accepts and false rejects apart: they are not
+equally bad.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from r1pipe.data.jsonl import read_jsonl
+from r1pipe.data.rows import Attempt, Problem
+from r1pipe.errors import DataError, RecipeError
+from r1pipe.rewards.accuracy import CHECKERS, Accuracy
+from r1pipe.rewards.base import Score
+
+BATCH_ROWS = 512
+_QUESTIONS = ("question", "problem", "prompt")
+_IDS = ("id", "task_id", "uid")
+_CODE_FIELDS = (
+    "tests", "test_list", "test_imports", "test_setup_code", "test", "entry_point", "prompt", "inputs", "outputs", "fn_name", "calls", "asserts",
+)  # fmt: skip
+_RIGHT = {"true": True, "right": True, "correct": True, "1": True, "1.0": True, "false": False, "wrong": False, "incorrect": False, "0": False, "0.0": False}
+
+
+def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(where, row) of a .jsonl or .parquet file; DataError for another kind of file."""
+    if path.suffix == ".parquet":
+        from r1pipe.data.tables import read_part
+
+        if not path.is_file():
+            raise DataError(f"there is no file {path}", "check the path")
+        yield from ((f"{path}, row {number}", row) for number, row in enumerate(read_part(path), start=1))
+    elif path.suffix in (".jsonl", ".json"):
+        yield from ((f"{path}, line {number}", row) for number, row in read_jsonl(path))
+    else:
+        raise DataError(f"{path} is neither .jsonl nor .parquet", "convert it, one row a line")
+
+
+def check_domain(domain: str) -> None:
+    """RecipeError, with the nearest name, for a domain that has no checker."""
+    if domain not in CHECKERS:
+        near = difflib.get_close_matches(domain, CHECKERS, n=1, cutoff=0.3)
+        raise RecipeError(f"unknown domain {domain!r}; known: {', '.join(CHECKERS)}", f"did you mean {near[0]!r}?" if near else "")
+
+
+def field(row: Mapping[str, Any], name: str, where: str) -> Any:
+    """A field of a row; a DataError that names the fields there are when it is missing."""
+    if name not in row:
+        near = difflib.get_close_matches(name, row, n=1)
+        raise DataError(
+            f"{where}: there is no column {name!r}; columns: {', '.join(row)}", f"did you mean {near[0]!r}?" if near else "name it with an option"
+        )
+    return row[name]
+
+
+def as_answer(value: Any) -> str:
+    """A gold answer as text: numbers and lists as JSON writes them, a missing one as empty text."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def problem_of(row: Mapping[str, Any], domain: str, gold: str, number: int) -> Problem:
+    """The problem of a row of some data set."""
+    question = next((str(row[name]) for name in _QUESTIONS if row.get(name) is not None), "")
+    return Problem(
+        id=next((str(row[name]) for name in _IDS if row.get(name) is not None), str(number)),
+        question=question,
+        answer=as_answer(row.get(gold)),
+        checker=domain,
+        language=str(row.get("language") or "en"),
+        check=check_of(row, domain, question),
+    )
+
+
+def check_of(row: Mapping[str, Any], domain: str, question: str) -> dict[str, Any]:
+    """What the checker needs beside the gold answer: a `check` column as it is, else the fields that data sets have."""
+    given = row.get("check")
+    if given:
+        return dict(json.loads(given) if isinstance(given, str) else given)
+    if domain == "choice":
+        return {"options": row["options"]} if row.get("options") else {}
+    if domain == "logic":
+        if "dataset" in row and "metadata" in row:
+            return {"dataset": row["dataset"], "entry": {"question": question, "answer": row.get("answer"), "metadata": row["metadata"]}}
+        return {}
+    if domain == "code":
+        found = {name: row[name] for name in _CODE_FIELDS if row.get(name) is not None}
+        if "tests" not in found and row.get("expected_stdout") is not None:
+            found["tests"] = [{"input": row.get("stdin") or "", "output": row["expected_stdout"]}]
+        return found
+    return {"tolerance": row["error"]} if row.get("error") else {}
+
+
+def as_expected(value: Any, where: str) -> bool | None:
+    """An expected verdict: true or false, 1 or 0, "right" or "wrong"; None for a missing one."""
+    if value is None or value == "":
+        return None
+    verdict = _RIGHT.get(str(value).strip().lower())
+    if verdict is None:
+        raise DataError(f"{where}: expected verdict {value!r} is neither right nor wrong", "use true and false")
+    return verdict
+
+
+def score_rows(attempts: Sequence[Attempt]) -> list[Score]:
+    """Scores in batches, so that a large file does not wait for its last row to begin."""
+    reward = Accuracy()
+    scores: list[Score] = []
+    rest = iter(attempts)
+    while batch := list(islice(rest, BATCH_ROWS)):
+        scores.extend(score if score is not None else Score(None, "no checker applies") for score in reward.score(batch))
+    return scores
+
+
+def verify_file(
+    path: Path, domain: str, gold_field: str = "answer", completion_field: str = "completion", expected_field: str | None = None
+) -> dict[str, Any]:
+    """Judge every row of a file.
+
+    Args:
+        path: .jsonl or .parquet.
+        domain: "maths", "choice", "logic" or "code".
+        gold_field: column of the gold answer (not needed for code, whose tests stand in the row).
+        completion_field: column of the response; without think tags it is all summary.
+        expected_field: column of the verdict that is known to be right, if there is one.
+
+    Returns:
+        {"summary": {rows, right, wrong, unjudged, agreement, false_accepts, false_rejects}, "rows": [{id, verdict, note}]}.
+        The last three of the summary are None without expected verdicts; an unjudged row agrees with neither.
+    """
+    check_domain(domain)
+    attempts: list[Attempt] = []
+    expected: list[bool | None] = []
+    for number, (where, row) in enumerate(read_rows(Path(path)), start=1):
+        if domain != "code" and "check" not in row:
+            field(row, gold_field, where)
+        completion = field(row, completion_field, where)
+        if not isinstance(completion, str):
+            raise DataError(f"{where}: column {completion_field!r} holds a {type(completion).__name__}, not text")
+        attempts.append(Attempt(problem_of(row, domain, gold_field, number), completion))
+        expected.append(as_expected(field(row, expected_field, where), where) if expected_field else None)
+    scores = score_rows(attempts)
+    verdicts = [score.verdict for score in scores]
+    pairs = [(verdict, wanted) for verdict, wanted in zip(verdicts, expected, strict=True) if wanted is not None]
+    agreed = sum(verdict == ("right" if wanted else "wrong") for verdict, wanted in pairs)
+    summary = {
+        "rows": len(scores),
+        **{name: verdicts.count(name) for name in ("right", "wrong", "unjudged")},
+        "agreement": round(agreed / len(pairs), 6) if pairs else None,
+        "false_accepts": sum(verdict == "right" and not wanted for verdict, wanted in pairs) if pairs else None,
+        "false_rejects": sum(verdict == "wrong" and bool(wanted) for verdict, wanted in pairs) if pairs else None,
+    }
+    rows = [{"id": a.problem.id, "verdict": s.verdict, "note": s.note} for a, s in zip(attempts, scores, strict=True)]
+    return {"summary": summary, "rows": rows}
