@@ -8,6 +8,7 @@ import os
 import struct
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,11 @@ from r1pipe.stage import ArtifactKind
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tekken.json", "tiktoken.model")
 """A model folder must hold one of these."""
 
-BASE_SUFFIXES = (".json", ".safetensors", ".model", ".jinja", ".py")
-BASE_TEXTS = ("merges.txt", "vocab.txt")
+BASE_FILES = (
+    "*.safetensors", "*.safetensors.index.json", "*config.json", "*.model", "*.jinja", "*.py",
+    "tokenizer*.json", "vocab*", "merges.txt", "*_tokens*.json", "chat_template*", "tekken.json",
+)  # fmt: skip
+"""What is loaded from a base model's folder; notes and other formats beside it are not part of its identity."""
 
 SMALL_BASE = 32 * 1024 * 1024
 """A base model of fewer bytes is hashed every time; a larger one is known by its files' sizes and times once it was hashed."""
@@ -156,7 +160,7 @@ def base_files(folder: Path) -> list[Path]:
     return sorted(
         file
         for file in folder.iterdir()
-        if not file.name.startswith(".") and (file.suffix in BASE_SUFFIXES or file.name in BASE_TEXTS) and file.is_file()
+        if not file.name.startswith(".") and file.is_file() and any(fnmatch(file.name, pattern) for pattern in BASE_FILES)
     )
 
 

@@ -105,9 +105,13 @@ def empty_trash(run: RunDir) -> None:
         shutil.rmtree(run.trash)  # follows no links
 
 
-def tidy(folder: Path) -> None:
-    """Remove the temporary files of writes that a kill cut short."""
-    for temporary in folder.glob(".*.tmp"):
+def tidy(folder: Path, deep: bool = True) -> None:
+    """Remove the temporary files of writes that a kill cut short: they must not become part of an output.
+
+    Args:
+        deep: also in the folders below.
+    """
+    for temporary in list(folder.rglob(".*.tmp") if deep else folder.glob(".*.tmp")):
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
 

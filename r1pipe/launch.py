@@ -206,7 +206,8 @@ def _ask_to_stop(
             os.killpg(process.pid, signal.SIGKILL)
         return
     observer.notice(f"stopping {step.name} at its next safe point; once more to stop now")
-    run.stop_path(step).write_text(json.dumps({"asked": time.time()}))
+    with contextlib.suppress(OSError):  # on a full disk the signal below still tells a single process
+        run.stop_path(step).write_text(json.dumps({"asked": time.time()}))
     if command(run.root, step, launch)[1:3] == [
         "-m",
         "r1pipe.worker",

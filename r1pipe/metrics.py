@@ -37,8 +37,12 @@ class MetricsWriter:
 
     def truncate_after(self, step: int) -> None:
         """Drop every line whose "step" is above `step`; called when training goes on from a checkpoint at `step`."""
+        self._file.flush()
+        lines = read_metrics(self.path)
+        kept = [line for line in lines if not line.get("step", 0) > step]
+        if len(kept) == len(lines):
+            return
         self._file.close()
-        kept = [line for line in read_metrics(self.path) if not line.get("step", 0) > step]
         text = "".join(json.dumps(line, ensure_ascii=False, separators=(", ", ": ")) + "\n" for line in kept)
         write_atomic(self.path, text.encode())
         self._file = self.path.open("a", encoding="utf-8", newline="\n")
@@ -82,16 +86,20 @@ class MetricsTail:
 
     def __init__(self, path: Path, from_end: bool = True) -> None:
         self.path = path
-        self._offset = path.stat().st_size if from_end and path.is_file() else 0
+        there = path.stat() if path.is_file() else None
+        self._offset = there.st_size if from_end and there else 0
+        self._file_number = there.st_ino if there else 0
 
     def new_lines(self) -> Iterator[dict[str, Any]]:
-        """Lines that became whole since the last call; starts over when the file was cut back."""
+        """Lines that became whole since the last call; what a resume has left of an older file is not told again."""
         try:
-            size = self.path.stat().st_size
+            stat = self.path.stat()
         except FileNotFoundError:
             return
-        if size < self._offset:
+        size = stat.st_size
+        if size < self._offset or (self._file_number and stat.st_ino != self._file_number):
             self._offset = size  # rewritten by a resume: what is left was seen before
+        self._file_number = stat.st_ino
         if size == self._offset:
             return
         with self.path.open("rb") as file:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from r1pipe.stage import Step
@@ -35,3 +35,21 @@ class Observer:
     on_step_end: Callable[[Step, Manifest], None] = _nothing
     on_skip: Callable[[Step, Manifest], None] = _nothing
     notice: Callable[[str], None] = _nothing
+
+
+def without_terminal(observer: Observer) -> Observer:
+    """The observer, except that one whose terminal or pipe is gone falls silent: that must not end a week of training."""
+    gone: list[OSError] = []
+
+    def guarded(tell: Callable[..., None]) -> Callable[..., None]:
+        def call(*arguments: Any) -> None:
+            if gone:
+                return
+            try:
+                tell(*arguments)
+            except OSError as error:
+                gone.append(error)
+
+        return call
+
+    return Observer(*(guarded(getattr(observer, field.name)) for field in fields(observer)))

@@ -22,7 +22,7 @@ from r1pipe.graph import Pipeline, reads_base
 from r1pipe.launch import BASE, BEGUN, DEFAULT_LOADER, LOADER, LOCK, PIPELINE, RUNNER, StopRequest, run_process
 from r1pipe.lock import check_held, hold
 from r1pipe.manifest import Begun, InputRecord, Manifest, new_id, read_manifest, to_json, write_atomic
-from r1pipe.observer import Observer
+from r1pipe.observer import Observer, without_terminal
 from r1pipe.provenance import Provenance, now
 from r1pipe.recipe import Recipe
 from r1pipe.rundir import RunDir, free_name
@@ -75,14 +75,14 @@ def execute(
         StepFailed: a step's process failed; `r1pipe resume` goes on.
         Stopped: the user asked to stop.
     """
-    watcher = observer or Observer()
+    watcher = without_terminal(observer or Observer())
     wanted = _wanted(pipeline, until, only)
     finished = []
     with (stop or StopRequest()).listening() as wish, hold(run.lock_path, watcher.notice) as token:
         base = BaseIdentity(run, pipeline, recipe, write_cache=True)
         session = _Session(run, pipeline, recipe, watcher, wish, base, token, loader, Provenance())
         empty_trash(run)
-        tidy(run.root)
+        tidy(run.root, deep=False)
         if redo:
             discard(run, pipeline, redo)
         _refuse_blocked(session, wanted)

@@ -183,10 +183,15 @@ def test_a_base_model_is_known_by_what_is_loaded_from_it(tmp_path: Path) -> None
     folder = write_model(tmp_path / "model")
     digest = digest_base(folder)
     (folder / "README.md").write_text("words")
+    (folder / "pretraining.json").write_text("{}")
+    (folder / "LICENSE.txt").write_text("words")
     (folder / ".cache").mkdir()
     assert digest_base(folder) == digest
-    (folder / "chat_template.jinja").write_text("x")
-    assert digest_base(folder) != digest
+    known = {digest}
+    for name in ("chat_template.jinja", "generation_config.json", "special_tokens_map.json", "merges.txt", "modeling_own.py"):
+        (folder / name).write_text("x")
+        known.add(digest_base(folder))
+    assert len(known) == 6
 
 
 def test_a_base_model_of_links_is_followed(tmp_path: Path) -> None:

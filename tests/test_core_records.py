@@ -15,7 +15,7 @@ import pytest
 from core_helpers import Toy
 from toy_pipeline import TOY
 
-from r1pipe.errors import ArtifactError, StateError
+from r1pipe.errors import ArtifactError, StateError, StepFailed
 from r1pipe.graph import Pipeline
 from r1pipe.manifest import changes, read_manifest, write_atomic
 from r1pipe.metrics import MetricsTail, MetricsWriter, read_metrics, read_progress, write_progress
@@ -93,6 +93,27 @@ def test_a_tail_gives_whole_lines_once_also_after_a_resume(tmp_path: Path) -> No
         assert list(tail.new_lines()) == []
         writer.write({"step": 2})
     assert [line["step"] for line in tail.new_lines()] == [2]
+
+
+def test_what_a_killed_write_left_in_an_output_is_removed_before_the_step_goes_on(toy: Toy) -> None:
+    toy.set("work.double.fail=ours")
+    with pytest.raises(StepFailed):
+        toy.execute()
+    litter = toy.path("work/double", "model/.part-0.parquet.123.tmp")
+    litter.parent.mkdir()
+    litter.touch()
+    with pytest.raises(StepFailed):
+        toy.execute()
+    assert not litter.exists()
+
+
+def test_a_run_whose_making_was_killed_can_be_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "demo").mkdir(parents=True)
+    (tmp_path / "runs" / "demo" / ".recipe.toml.1.tmp").touch()
+    assert create_run("demo", "x = 1").recipe_path.read_text() == "x = 1"
+    with pytest.raises(StateError, match="exists already"):
+        create_run("demo", "")
 
 
 def test_progress_is_replaced_and_a_missing_one_is_empty(tmp_path: Path) -> None:

@@ -183,6 +183,25 @@ def test_progress_and_metrics_reach_the_observer_in_order(short: Toy) -> None:
     assert progress[-1] == 6
 
 
+def test_a_terminal_that_is_gone_does_not_end_the_run(short: Toy) -> None:
+    def broken(*_: object) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    watch = Observer(on_line=broken, on_step_begin=broken, on_progress=broken)
+    assert len(execute(short.run, SHORT, short.recipe, observer=watch, loader=LOADER)) == 2
+
+
+def test_a_defect_of_the_observer_is_not_hidden_and_leaves_a_run_that_goes_on(short: Toy) -> None:
+    def defect(*_: object) -> None:
+        raise KeyError("defect")
+
+    with pytest.raises(KeyError):
+        execute(short.run, SHORT, short.recipe, observer=Observer(on_line=defect), loader=LOADER)
+    assert not short.run.lock_path.exists()
+    short.execute()
+    assert set(short.states().values()) == {"done"}
+
+
 def test_several_processes_are_started_by_the_launcher_that_also_works_without_a_gpu() -> None:
     double = SHORT.steps[1]
     words = command(Path("runs/demo"), double, Launch(processes=2))
