@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import re
@@ -12,13 +13,15 @@ from fractions import Fraction
 import pytest
 
 from r1pipe.data.chat import join_response, split_response
+from r1pipe.data.nano import problems as problems_module
 from r1pipe.data.nano.corpus import SCHOOL, WORLD, corpus
 from r1pipe.data.nano.general import general_prompts, preference_pairs, safety_rows
 from r1pipe.data.nano.gym import chain_plan, equation_plan
-from r1pipe.data.nano.plans import run_plan
+from r1pipe.data.nano.plans import Draft, run_plan
 from r1pipe.data.nano.problems import DOMAINS, problems, split_of
 from r1pipe.data.nano.solutions import work, worked_trace
 from r1pipe.data.rows import Problem
+from r1pipe.errors import DataError
 
 HAN = re.compile(r"[\u4e00-\u9fff]")
 LATIN = re.compile(r"[A-Za-z]{2,}")
@@ -178,3 +181,10 @@ def test_general_prompts_of_the_splits_are_disjoint_and_need_no_checker() -> Non
     assert not {row.question for row in train} & {row.question for row in held_out}
     assert {row.checker for row in train} == {"none"}
     assert {row.kind for row in train} == {"helpfulness", "safety"}
+
+
+def test_asking_for_more_problems_than_there_are_stops_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = [Draft(f"What is {number}?", str(number), "maths", "test") for number in range(40)]
+    monkeypatch.setitem(problems_module._SOURCES, ("arithmetic", "en"), lambda rng: itertools.cycle(few))
+    with pytest.raises(DataError, match=r"no new arithmetic problem in 'en'.* of 60 were found"):
+        problems(60, seed=1, domains={"arithmetic": 1.0}, languages=("en",))

@@ -13,11 +13,13 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Literal
 
 from r1pipe.data.nano import choices, gym, words
 from r1pipe.data.nano.plans import Draft
 from r1pipe.data.rows import Problem
+from r1pipe.errors import DataError
 
 Split = Literal["train", "held-out"]
 
@@ -25,6 +27,9 @@ DOMAINS: dict[str, float] = {"arithmetic": 0.3, "equations": 0.2, "word-problems
 """The verifiable domains, with the shares in which the default mixes them."""
 
 HELD_OUT_ONE_IN = 8
+
+PATIENCE = 5000
+"""Draws without a new problem after which the supply counts as used up."""
 
 
 def split_of(question: str) -> Split:
@@ -59,6 +64,7 @@ def problems(
 
     Raises:
         KeyError: an unknown domain or language.
+        DataError: there are not so many distinct problems.
     """
     rng = random.Random(f"nano mix {seed} {split}")
     streams = {(d, lang): stream(d, lang, f"{seed} {split}", split) for d in domains for lang in languages}
@@ -66,7 +72,13 @@ def problems(
     chosen: dict[str, Problem] = {}
     while len(chosen) < count:
         domain, language = rng.choices(names, shares)[0], languages[len(chosen) % len(languages)]
-        row = next(problem for problem in streams[domain, language] if problem.question not in chosen)
+        source = islice(streams[domain, language], PATIENCE)
+        row = next((problem for problem in source if problem.question not in chosen), None)
+        if row is None:
+            raise DataError(
+                f"no new {domain} problem in {language!r} among {PATIENCE} drawn; {len(chosen)} of {count} were found",
+                "ask for fewer problems or for more domains",
+            )
         chosen[row.question] = row
     return list(chosen.values())
 
