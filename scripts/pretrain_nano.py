@@ -232,8 +232,8 @@ def train(
 def main() -> None:
     """Make the corpus, the tokenizer and the model; train; write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--documents", type=lambda s: int(float(s)), default=115_000)
-    parser.add_argument("--school", type=float, default=0.7)
+    parser.add_argument("--documents", type=lambda s: int(float(s)), default=90_000)
+    parser.add_argument("--school", type=float, default=0.67)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--vocabulary", type=int, default=768)
