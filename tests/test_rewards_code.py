@@ -25,7 +25,7 @@ from r1pipe.rewards.sandbox_tester import compare_output, same_value
 from r1pipe.rewards.sandbox_wire import Unpacker, WireError, decode, encode, pack
 
 HUMANEVAL = [json.loads(line) for line in (Path(__file__).parent / "data" / "humaneval_sample.jsonl").read_text().splitlines()]
-LIMITS = Limits(cpu_seconds=2.0, wall_seconds=4.0, total_seconds=20.0, memory_bytes=128 * 2**20, processes=16)
+LIMITS = Limits(cpu_seconds=2.0, wall_seconds=4.0, total_seconds=120.0, memory_bytes=128 * 2**20, processes=16)
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 ADD = {"tests": ["assert add(1, 2) == 3", "assert add(-1, 1) == 0"]}
 

@@ -36,8 +36,8 @@ DANGER = (
     " A model under training writes anything. Do this only on a machine that you would throw away."
 )
 """What the user is told before anything runs without isolation."""
-_START_SECONDS = 20.0
-_GRACE_SECONDS = 5.0
+_START_SECONDS = 60.0
+_GRACE_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
