@@ -283,14 +283,15 @@ def verify(
 def audit(
     data: FileArgument,
     domain: Annotated[str, typer.Option(help="How answers are judged: maths, choice, logic, code.")],
+    gold: Annotated[str, typer.Option(metavar="COLUMN", help="Column with the right answer.")] = "answer",
     limit: Annotated[int, typer.Option(min=0, help="How many rows to show.")] = 10,
     json: JsonOption = False,
 ) -> None:
-    """Find the rows of a data file whose gold answers cannot be used, and say why."""
+    """Find gold answers that cannot be used, and try hostile responses on the checker."""
     from r1pipe.rewards.audit import audit_file
     from r1pipe.views.judged import judged_view
 
-    report = audit_file(data, domain)
+    report = audit_file(data, domain, gold)
     console.show(json, lambda: report, lambda: judged_view(report, limit))
 
 

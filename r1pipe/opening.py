@@ -104,7 +104,7 @@ def load(text: str, where: str, sets: Sequence[str] = ()) -> tuple[Pipeline, Rec
     Raises:
         RecipeError: everything that is wrong with it.
     """
-    pipeline = load_pipeline(pipeline_name(text))
+    pipeline = load_pipeline(pipeline_name(Path(where) if Path(where).is_file() else text))  # a file is named in messages
     if sets:
         text = apply_sets(text, sets, pipeline, where)
     return pipeline, load_recipe(text, pipeline, where)

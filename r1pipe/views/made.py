@@ -19,9 +19,10 @@ def made(summary: Mapping[str, Any], series: Mapping[str, Series] | None = None)
 
 def _parts(summary: Mapping[str, Any], series: Mapping[str, Series]) -> list[str]:
     if isinstance(tables := summary.get("tables"), Mapping):
-        counts = [
-            f"{value(table['rows'])} {name.replace('_', ' ')}" for name, table in tables.items() if isinstance(table, Mapping)
-        ]
+        by_size = sorted(
+            ((table["rows"], name) for name, table in tables.items() if isinstance(table, Mapping)), key=lambda row: -row[0]
+        )
+        counts = [f"{value(count)} {name.replace('_', ' ')}" for count, name in by_size]
         return [", ".join(counts[:4]) + (f" and {len(counts) - 4} more tables" if len(counts) > 4 else "")]
     if isinstance(table := summary.get("table"), Mapping):
         return ["pass@1 " + " → ".join(value(row.get("pass_at_1"), 2) for row in table.values() if isinstance(row, Mapping))]

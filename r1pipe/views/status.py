@@ -57,6 +57,8 @@ def detail(opened: Opened, place: StepPlan, working: bool) -> Text:
         now = read_progress(opened.run.progress_path(place.step))
         where = f"{now.get('unit', 'step')} {now['done']:,} of {now['total']:,}" if {"done", "total"} <= now.keys() else ""
         words = f"{where}, attempt {place.attempts}" if where else f"attempt {place.attempts}"
+        if working and isinstance(left := now.get("seconds_left"), int | float):
+            words += f", about {console.duration(left, whole=True)} left"
         return console.one_line(
             words if working else f"stopped at {words}" if where else place.why, "cyan" if working else "yellow"
         )
