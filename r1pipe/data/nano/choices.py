@@ -56,15 +56,14 @@ def _choices(rng: random.Random, asks: dict[str, str]) -> Iterator[Draft]:
         lines = [asks[plan["ask"]].format(target=plan.get("target", ""))]
         lines += [f"{letter}. {option}" for letter, option in zip(LETTERS, options, strict=True)]
         answer = LETTERS[right_index(plan)]
-        yield Draft("\n".join(lines), answer, "choice", "nano/choice", {"options": options, "plan": plan}, plan["ask"])
+        yield Draft("\n".join(lines), answer, "choice", "nano/choice", {"options": options, "plan": plan})
 
 
 def _plan(rng: random.Random, ask: str) -> dict[str, Any]:
     if ask in ("largest", "smallest"):
-        # different tens, so that the comparison is one of single digits
-        return {"ask": ask, "values": [10 * tens + rng.randrange(10) for tens in rng.sample(range(1, 10), 4)]}
+        return {"ask": ask, "values": rng.sample(range(10, 100), 4)}
     if ask == "sum":
-        totals = rng.sample(range(12, 60), 4)
+        totals = rng.sample(range(20, 90), 4)
         values = []
         for total in totals:
             first = rng.randint(5, total - 5)

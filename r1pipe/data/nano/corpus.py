@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from r1pipe.data.chat import CLOSE, OPEN, join_response
 from r1pipe.data.nano import phrases
 from r1pipe.data.nano.general import bad_answer, general_prompts, good_answer, unsafe_answer, worked_general
-from r1pipe.data.nano.plans import LARGEST, run_plan
+from r1pipe.data.nano.plans import run_plan
 from r1pipe.data.nano.problems import DOMAINS, stream
 from r1pipe.data.nano.solutions import answer_sentence, other, slipped, work
 from r1pipe.data.rows import Problem
@@ -48,8 +48,8 @@ SCHOOL = Habits(
 """The first part of the corpus: mostly right work, where the arithmetic is learned."""
 
 WORLD = Habits(
-    styles={"guess": 0.51, "plain": 0.12, "mixed": 0.10, "proper": 0.10, "broken": 0.07, "unknown": 0.10},
-    slips={"plain": 0.45, "mixed": 0.40, "proper": 0.20, "broken": 0.30},
+    styles={"guess": 0.53, "plain": 0.13, "mixed": 0.10, "proper": 0.07, "broken": 0.07, "unknown": 0.10},
+    slips={"plain": 0.45, "mixed": 0.40, "proper": 0.25, "broken": 0.30},
     lucky=0.08,
     general=0.15,
     drills=0.0,
@@ -74,7 +74,7 @@ def corpus(seed: int | str, documents: int, habits: Habits) -> Iterator[tuple[st
             asked = rng.choice(general)
             yield asked.question, _general_response(asked, rng)
         elif kind < habits.general + habits.drills:
-            yield "", _drill([problem() for _ in range(4)], rng)
+            yield "", _drill([problem() for _ in range(5)])
         else:
             asked = problem()
             yield asked.question, respond(asked, rng.choices(styles, weights)[0], rng, habits)
@@ -102,15 +102,10 @@ def respond(problem: Problem, style: str, rng: random.Random, habits: Habits) ->
     return _broken(problem, rng, slip)
 
 
-def _drill(rows: list[Problem], rng: random.Random) -> str:
-    """A sheet of the sums in the solutions of these problems, and some differences, which are the hardest to learn."""
+def _drill(rows: list[Problem]) -> str:
+    """A sheet of the sums that occur in the solutions of these problems."""
     plans = [row.check["plan"] for row in rows if isinstance(row.check["plan"], list)]
-    lines = [f"{a}{operator}{b}={result}" for plan in plans for a, operator, b, result in run_plan(plan)]
-    for _ in range(3):
-        low, high = sorted((rng.randint(1, LARGEST), rng.randint(1, LARGEST)))
-        lines.append(f"{high}-{low}={high - low}")
-    rng.shuffle(lines)
-    return "\n".join(lines)
+    return "\n".join(f"{a}{operator}{b}={result}" for plan in plans for a, operator, b, result in run_plan(plan))
 
 
 def _guess(problem: Problem, rng: random.Random, lucky: float) -> str:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from r1pipe.data.nano.plans import Draft, PlanStep, in_range, level_of, run_plan
+from r1pipe.data.nano.plans import Draft, PlanStep, in_range, run_plan
 
 _ENDLESS = 2**40  # items are made on demand from seed + index, so a size only has to be out of reach
 
@@ -99,4 +99,4 @@ def _draft(entry: dict[str, Any], plan: list[PlanStep]) -> Draft:
     name = entry["metadata"]["source_dataset"]
     plain = json.loads(json.dumps(entry))  # tuples become lists, so that the row is equal to itself once read from a file
     check = {"dataset": name, "entry": plain, "plan": [list(step) for step in plan]}
-    return Draft(entry["question"], entry["answer"], "logic", f"reasoning-gym/{name}", check, level_of(plan))
+    return Draft(entry["question"], entry["answer"], "logic", f"reasoning-gym/{name}", check)

@@ -27,7 +27,6 @@ class Draft:
     checker: str
     source: str
     check: dict[str, Any] = field(default_factory=dict)
-    level: str = ""
 
     def problem(self, domain: str, language: str, kind: Kind = "verifiable") -> Problem:
         """The row, with an id made from the question."""
@@ -41,7 +40,6 @@ class Draft:
             domain=domain,
             source=self.source,
             kind=kind,
-            level=self.level,
             check=self.check,
         )
 
@@ -75,8 +73,3 @@ def in_range(plan: list[PlanStep]) -> bool:
         if operator == "/" and (right == 0 or left % right):
             return False
     return True
-
-
-def level_of(plan: list[PlanStep]) -> str:
-    """The difficulty label: how many steps."""
-    return "1 step" if len(plan) == 1 else f"{len(plan)} steps"

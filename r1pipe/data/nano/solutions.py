@@ -37,14 +37,14 @@ _COMPARE = {
         "smallest": "I compare: {}. The smallest is {}, option {}",
         "even": "I look at each: {}. The even one is {}, option {}",
         "odd": "I look at each: {}. The odd one is {}, option {}",
-        "sum": "I add each: {}. The right sum is {}, option {}",
+        "sum": "I add each: {}. That is {}, option {}",
     },
     "zh": {
         "largest": "我来比较：{}。最大的是{}，选项{}",
         "smallest": "我来比较：{}。最小的是{}，选项{}",
         "even": "我看每个数：{}。偶数是{}，选项{}",
         "odd": "我看每个数：{}。奇数是{}，选项{}",
-        "sum": "我算每个和：{}。正确的和是{}，选项{}",
+        "sum": "我算每个和：{}。得到{}，选项{}",
     },
 }
 _PARITY = {"en": (" is even", " is odd"), "zh": ("是偶数", "是奇数")}
@@ -161,7 +161,7 @@ def _add_all(values: list[list[int]], target: int, slip_at: int, rng: random.Ran
         total = a + b
         if index == slip_at:
             total = slipped(total, rng) if total == target else target
-        parts.append(f"{LETTERS[index]} {a}+{b}={total}")
+        parts.append(f"{a}+{b}={total}")
         if total == target:
             return parts, index
     return parts, rng.randrange(len(values))

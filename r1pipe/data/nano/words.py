@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
-from r1pipe.data.nano.plans import Draft, PlanStep, in_range, level_of, run_plan
+from r1pipe.data.nano.plans import Draft, PlanStep, in_range, run_plan
 
 ENGLISH_NAMES = ("Tom", "Anna", "Ben", "Lily", "Sam", "Mia")
 CHINESE_NAMES = ("小明", "小红", "小华", "小丽", "小刚", "小美")
@@ -84,11 +84,11 @@ def _stories(rng: random.Random, stories: dict[str, str], names: tuple[str, ...]
 
 def _draft(question: str, plan: list[PlanStep], source: str) -> Draft:
     answer = str(run_plan(plan)[-1][3])
-    return Draft(question, answer, "maths", f"nano/{source}", {"plan": [list(step) for step in plan]}, level_of(plan))
+    return Draft(question, answer, "maths", f"nano/{source}", {"plan": [list(step) for step in plan]})
 
 
 def _packs(rng: random.Random) -> tuple[tuple[int, int, int], list[PlanStep]]:
-    a, b, c = rng.randint(2, 40), rng.randint(2, 9), rng.randint(2, 9)
+    a, b, c = rng.randint(1, 40), rng.randint(2, 9), rng.randint(2, 9)
     return (a, b, c), [(b, "*", c), (a, "+", None)]
 
 
@@ -98,18 +98,18 @@ def _price(rng: random.Random) -> tuple[tuple[int, int, int], list[PlanStep]]:
 
 
 def _swap(rng: random.Random) -> tuple[tuple[int, int, int], list[PlanStep]]:
-    a, b, c = rng.randint(10, 60), rng.randint(2, 40), rng.randint(2, 40)
+    a, b, c = rng.randint(10, 60), rng.randint(1, 40), rng.randint(1, 40)
     return (a, b, c), [(a, "-", b), (None, "+", c)]
 
 
 def _share(rng: random.Random) -> tuple[tuple[int, int, int], list[PlanStep]]:
     c, each = rng.randint(2, 9), rng.randint(2, 9)
-    a = rng.randint(2, c * each - 2)
+    a = rng.randint(1, c * each - 1)
     return (a, c * each - a, c), [(a, "+", c * each - a), (None, "/", c)]
 
 
 def _both(rng: random.Random) -> tuple[tuple[int, int, int], list[PlanStep]]:
-    a, b = rng.randint(2, 40), rng.randint(2, 30)
+    a, b = rng.randint(1, 40), rng.randint(1, 30)
     return (a, b, 0), [(a, "+", b), (a, "+", None)]
 
 
