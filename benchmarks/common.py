@@ -71,11 +71,11 @@ class PeakMemory:
         return self.peak
 
 
-def run(arguments: list[str], cwd: Path, **environment: str) -> tuple[float, int, str]:
+def run(arguments: list[str], cwd: Path, prefix: tuple[str, ...] = (), **environment: str) -> tuple[float, int, str]:
     """Run r1pipe in a folder: (wall seconds, peak bytes of the whole tree, output); raises when it fails."""
     begun = time.monotonic()
     process = subprocess.Popen(
-        [*R1PIPE, *arguments],
+        [*prefix, *R1PIPE, *arguments],
         cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

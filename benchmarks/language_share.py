@@ -5,7 +5,7 @@
 `articles.jsonl` has `language` (a code, region and script ignored) and `text`. For every ordered pair of languages, sentences
 of both are shuffled together; the true share is counted on the sentences before, in two ways: with the reward's own words, and
 with white space (a Han character, a kana and each few letters of scripts without spaces being one). `--mixed` has `target`,
-`text`, `expected_min` and `expected_max`; the error is the distance to that interval. Prints one JSON object. """
+`text`, `expected_min` and `expected_max`; the error is the distance to that interval. Prints one JSON object."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def r1pipe(*arguments: str, cwd: Path, check: bool = True) -> subprocess.Complet
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=1800,
         env={**os.environ, "COLUMNS": "120"},
     )
     if check and done.returncode:
