@@ -3,7 +3,8 @@
     python benchmarks/nano_run.py --seeds 1 2 3
 
 Goals: at most 15 minutes on two idle cores, at most 4 GB; pass@1 of R1 at least 0.75 and three times the base's, format and
-language consistency at least 0.97 at Dev2 and R1. Orchestration, which is the time of the run that no step's own process spent, under 5%.
+language consistency at least 0.97 at Dev2 and R1. Orchestration, which is the time of the run that no step's own process
+spent, under 5%.
 """
 
 from __future__ import annotations
