@@ -1,9 +1,9 @@
 """The one place that reads a response and the one place that builds a prompt.
 
-**Reading.** A response is thinking, then a summary: `<think>…</think>…`. `split_response` is the only think-parser in the project:
-the accuracy and helpfulness rewards read the summary, the language reward the thinking, the format reward the `faults`. The tags are
-ordinary text, never special tokens (those are stripped on decoding and a reward would never see them). A template may open
-`<think>` in the prompt; callers pass that as part of the text (see `Attempt.text`).
+**Reading.** A response is thinking, then a summary: `<think>…</think>…`. `split_response` is the only think-parser in the
+project: the accuracy and helpfulness rewards read the summary, the language reward the thinking, the format reward the
+`faults`. The tags are ordinary text, never special tokens (those are stripped on decoding and a reward would never see them).
+A template may open `<think>` in the prompt; callers pass that as part of the text (see `Attempt.text`).
 
 **Writing.** `messages` builds the conversation for a question; the model's own chat template renders it. The same function serves
 SFT, RL, sampling and evaluation, so that a prompt cannot differ between stages.

@@ -1,7 +1,8 @@
 """What a row is: the problems that a run trains and tests on, and the attempts made at them.
 
-A **problem** is a question with what is needed to check an answer. An **attempt** is one completion for it; a **score** is what a reward says of it. Gold answers are
-text, exactly as written in the source ("007" stays "007"); the checker named in `checker` gives them a meaning.
+A **problem** is a question with what is needed to check an answer. An **attempt** is one completion for it; a **score** is
+what a reward says of it. Gold answers are text, exactly as written in the source ("007" stays "007"); the checker named in
+`checker` gives them a meaning.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Score:
 
     @property
     def verdict(self) -> str:
-        """"right" (value at least 1), "wrong", or "unjudged"; for accuracy rewards."""
+        """ "right" (value at least 1), "wrong", or "unjudged"; for accuracy rewards."""
         if self.value is None:
             return "unjudged"
         return "right" if self.value >= 1.0 else "wrong"
