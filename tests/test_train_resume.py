@@ -220,3 +220,51 @@ def test_reward_models_resume_exactly_and_state_their_held_out_accuracy(base: Pa
         break
     assert stopped > 2
     assert weights_digest(tmp_path / "broken" / "rm") == weights_digest(tmp_path / "whole" / "rm")
+
+
+def test_adapters_train_resume_exactly_and_hand_on_a_merged_model(base: Path, tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    from r1pipe.train.settings import LoraSettings
+
+    settings = GRPO.model_copy(update={"lora": LoraSettings(rank=4, alpha=8.0), "refresh_reference": 0, "steps": 6})
+    grpo(context(tmp_path / "whole"), base, settings=settings)
+    with pytest.raises(Crash):
+        grpo(context(tmp_path / "broken"), base, settings=settings, crash_at=3)
+    grpo(context(tmp_path / "broken"), base, settings=settings)
+    assert weights_digest(tmp_path / "broken" / "model") == weights_digest(tmp_path / "whole" / "model") != weights_digest(base)
+    merged = AutoModelForCausalLM.from_pretrained(str(tmp_path / "whole" / "model"))
+    assert not [name for name, _ in merged.named_parameters() if "lora" in name]
+
+
+def test_a_checkpoint_of_another_number_of_processes_is_refused_by_name(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from r1pipe.train.checkpoint import newest_whole, seal
+
+    with pytest.raises(Crash):
+        grpo(context(tmp_path), base, crash_at=3)
+    newest = tmp_path / "checkpoints" / "checkpoint-4"
+    recorded = json.loads((newest / "whole.json").read_text())["belongs_to"]
+    seal(newest, recorded)
+    with pytest.raises(TrainingError, match="processes: 1 -> 2"):
+        newest_whole(tmp_path / "checkpoints", {**recorded, "processes": 2})
+
+
+def test_a_gradient_that_is_not_finite_stops_before_the_weights_change(base: Path, tmp_path: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    poisoned = AutoModelForCausalLM.from_pretrained(str(base))
+    with torch.no_grad():
+        poisoned.model.norm.weight[0] = 3e38  # finite weights whose forward pass overflows
+    folder = tmp_path / "poisoned"
+    shutil.copytree(base, folder)
+    poisoned.save_pretrained(str(folder))
+    from r1pipe.train.sft import train_sft
+
+    examples = [(f"{n}+1=", f"<think>\n{n} and one\n</think>\n\n{n + 1}") for n in range(8)]
+    settings = SftSettings(epochs=1, batch=4, learning_rate=1e-2, max_tokens=256)
+    with pytest.raises(TrainingError, match=r"gradient of step 1 is (nan|inf); the weights were not changed"):
+        train_sft(context(tmp_path / "run"), settings, model=folder, examples=examples, system="", what="toy")
+    assert not list((tmp_path / "run" / "checkpoints").glob("checkpoint-*"))
