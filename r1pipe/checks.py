@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from r1pipe.artifact import check_model, digest_base
 from r1pipe.data.chat import CLOSE, OPEN
 from r1pipe.engines.base import ENGINES
 from r1pipe.errors import ArtifactError, R1PipeError, RecipeError
-from r1pipe.graph import Pipeline
+from r1pipe.graph import Pipeline, reads_base
 from r1pipe.lock import describe_lock, is_live
 from r1pipe.machine import Fact
 from r1pipe.opening import DEFAULT_RECIPE, Opened, open_recipe, open_run
@@ -21,6 +21,7 @@ from r1pipe.recipe import Recipe
 from r1pipe.rewards import Mix
 from r1pipe.rundir import list_runs
 from r1pipe.runner import plan, verify
+from r1pipe.stage import Step
 from r1pipe.stages.prepare import Config as PrepareConfig
 from r1pipe.stages.prepare import normalised
 from r1pipe.stages.sections import RewardsSection, SamplingSection
@@ -43,17 +44,36 @@ def check_named(what: str | None, contents: bool) -> Iterator[Fact]:
         yield from check_recipe(*open_recipe(named))
 
 
-def check_recipe(pipeline: Pipeline, recipe: Recipe) -> Iterator[Fact]:
-    """Every check of every stage that needs no weights. The recipe itself has passed its own checks already."""
+def check_recipe(
+    pipeline: Pipeline, recipe: Recipe, steps: Sequence[Step] | None = None, generate: bool = True
+) -> Iterator[Fact]:
+    """Every check of every stage that needs no weights. The recipe itself has passed its own checks already.
+
+    Args:
+        steps: only what these steps need; by default all.
+        generate: also ask generators of problems for a first row, which loads their libraries.
+    """
+    chosen = pipeline.steps if steps is None else steps
     yield Fact("recipe", "recipe", f"every key and value of {len(pipeline.steps)} steps is right")
-    if pipeline.reads_base():
+    if any(reads_base(step) for step in chosen):
         yield _fact("recipe", "base model", lambda: _base(pipeline, recipe))
     for name, section in recipe.shared.items():
-        if isinstance(section, RewardsSection):
-            yield _fact("recipe", name, lambda section=section: _rewards(section))  # type: ignore[misc]
-    for step in pipeline.steps:
-        config = recipe.configs[step.name]
-        yield _fact("steps", step.name, lambda step=step, config=config: _step(step, config, recipe))  # type: ignore[misc]
+        if isinstance(section, RewardsSection) and any(name in step.shares for step in chosen):
+            yield _fact("recipe", name, partial(_rewards, section))
+    for step in chosen:
+        yield _fact("steps", step.name, partial(_step, step, recipe, generate))
+
+
+def refuse_mistakes(pipeline: Pipeline, recipe: Recipe, steps: Sequence[Step]) -> None:
+    """Do the quick checks of the steps that are about to run.
+
+    Raises:
+        RecipeError: everything that is not right, before anything starts.
+    """
+    bad = [fact for fact in check_recipe(pipeline, recipe, steps, generate=False) if fact.state == "missing"]
+    if bad:
+        problem = "\n".join(f"{fact.name}: {fact.found}" for fact in bad)
+        raise RecipeError(problem, bad[0].hint if len(bad) == 1 else "r1pipe check says what to do about each")
 
 
 def check_run(opened: Opened, contents: bool) -> Iterator[Fact]:
@@ -123,22 +143,25 @@ def _rewards(section: RewardsSection) -> str:
     return ", ".join(f"{part.name} × {part.weight:g}" for part in mix.parts)
 
 
-def _step(step: Any, config: Any, recipe: Recipe) -> str:
+def _step(step: Step, recipe: Recipe, generate: bool) -> str:
     """Sources give rows with the columns that are needed, engines exist, batches can be split."""
+    config = recipe.configs[step.name]
     if isinstance(config, PrepareConfig):
-        return _sources(config, recipe.seed)
+        return _sources(config, recipe.seed, generate)
     if isinstance(config, SamplingSection):
         _engine(config.engine)
     return "; ".join(amounts(step, config, recipe.launches[step.name])[:2]) or "nothing to check"
 
 
-def _sources(config: PrepareConfig, seed: int) -> str:
-    """The first row of every source, read as `prepare` will read it."""
-    from r1pipe.data.sources import open_source
+def _sources(config: PrepareConfig, seed: int, generate: bool) -> str:
+    """The first row of every source (of files only, unless `generate`), read as `prepare` will read it."""
+    from r1pipe.data.sources import SOURCES, open_source
 
     names = []
     for name in PrepareConfig.model_fields:
         spec, table = getattr(config, name), name.replace("_", "-")
+        if not generate and (spec.source in SOURCES or spec.source.startswith("reasoning-gym:")):
+            continue
         try:
             row = next(open_source(spec.source, table, 1, seed), None)  # type: ignore[arg-type]
         except ImportError as error:

@@ -143,24 +143,24 @@ def plan(
       r1pipe plan --recipe my.toml
       r1pipe plan --run nano --set reasoning-rl.steps=80
     """
-    from r1pipe import runner
+    from r1pipe import states
     from r1pipe.opening import open_for_plan
     from r1pipe.views.plan import plan_json, plan_view
 
     opened = open_for_plan(recipe, run, sets or [])
-    plans = runner.plan(opened.run, opened.pipeline, opened.recipe)
+    plans = states.plan(opened.run, opened.pipeline, opened.recipe)
     console.show(json, lambda: plan_json(opened, plans), lambda: plan_view(opened, plans, settings))
 
 
 @app.command(rich_help_panel=READING)
 def status(run: RunArgument = None, json: JsonOption = False) -> None:
     """Show where a run stands: its steps, what they made, the lineage of its checkpoints."""
-    from r1pipe import runner
+    from r1pipe import states
     from r1pipe.opening import open_run
     from r1pipe.views.status import status_json, status_view
 
     opened = open_run(run)
-    plans = runner.plan(opened.run, opened.pipeline, opened.recipe)
+    plans = states.plan(opened.run, opened.pipeline, opened.recipe)
     console.show(json, lambda: status_json(opened, plans), lambda: status_view(opened, plans, console.out().width))
 
 

@@ -73,15 +73,16 @@ def package_facts() -> Iterator[Fact]:
 
 
 def requirements() -> dict[str, tuple[str, bool]]:
-    """Package -> (supported range, whether it is optional), from the installation, or from pyproject.toml in a source tree."""
+    """Package -> (supported range, whether it is optional), from pyproject.toml in a source tree, else from the installation."""
     from packaging.requirements import Requirement
 
-    try:
-        lines = importlib.metadata.requires("r1pipe") or []
-    except importlib.metadata.PackageNotFoundError:
-        project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    source = Path(__file__).parents[1] / "pyproject.toml"
+    if source.is_file():
+        project = tomllib.loads(source.read_text(encoding="utf-8"))["project"]
         extras = [f'{line}; extra == "{extra}"' for extra, lines in project["optional-dependencies"].items() for line in lines]
         lines = [*project["dependencies"], *extras]
+    else:
+        lines = importlib.metadata.requires("r1pipe") or []
     result: dict[str, tuple[str, bool]] = {}
     for line in lines:
         requirement = Requirement(line)

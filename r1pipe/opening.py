@@ -16,7 +16,6 @@ from importlib.resources import files
 from pathlib import Path
 
 from r1pipe.errors import RecipeError, StateError
-from r1pipe.failures import shown
 from r1pipe.graph import Pipeline
 from r1pipe.recipe import Recipe, apply_sets, load_recipe, pipeline_name
 from r1pipe.rundir import RunDir, find_run, list_runs, runs_root
@@ -131,7 +130,14 @@ def run_option(run: RunDir) -> str:
     """What to add to a command so that it means this run: nothing when it is the one worked on last."""
     known = list_runs()
     newest = bool(known) and known[0].root.resolve() == run.root.resolve()
-    return "" if newest else f" --run {shown(run)}"
+    return "" if newest else f" --run {named(run)}"
+
+
+def named(run: RunDir) -> str:
+    """How the user names a run in a command."""
+    from r1pipe.failures import shown
+
+    return shown(run)
 
 
 def open_or_begin(recipe: str | None, run: str | None, sets: Sequence[str]) -> Opened:

@@ -51,10 +51,16 @@ def work(opened: Opened, until: str | None = None, only: str | None = None, redo
     Raises:
         R1PipeError: as `runner.execute`, except `Stopped`, which is reported here.
     """
-    opened = begin(opened)
     before = plan(opened.run, opened.pipeline, opened.recipe)
+    wanted = _wanted(opened, before, until, only)
+    left = [place.step for place in wanted if redo or place.state != "done"]
+    if left:
+        from r1pipe.checks import refuse_mistakes
+
+        refuse_mistakes(opened.pipeline, opened.recipe, left)
+    opened = begin(opened)
     stop = StopRequest()
-    if redo or any(place.state != "done" for place in _wanted(opened, before, until, only)):
+    if left:
         from r1pipe.views.watch import Watch
 
         states = {place.step.name: str(place.state) for place in before}

@@ -136,6 +136,19 @@ def test_what_is_not_right_is_found_before_anything_is_loaded(tmp_path: Path, ol
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize("command", [["run-all"], ["run-all", "--until", "prepare"]])
+def test_run_all_does_the_quick_checks_of_what_it_would_run_and_starts_nothing(tmp_path: Path, command: list[str]) -> None:
+    text = NANO.read_text().replace('traces = { source = "nano"', 'traces = { source = "gone.jsonl"')
+    (tmp_path / "my.toml").write_text(
+        text.replace("questions_per_step = 16", "questions_per_step = 15") + "\n[launch]\nprocesses = 7\n"
+    )
+    done = r1pipe(tmp_path, *command, "--recipe", "my.toml")
+    assert done.code == 2
+    assert "prepare: there is no file gone.jsonl" in done.err
+    assert ("cannot be split over 7 processes" in done.err) == (len(command) == 1)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_batch_that_cannot_be_split_is_found(tmp_path: Path) -> None:
     code, out = check(tmp_path, NANO.read_text() + "\n[launch]\nprocesses = 7\n")
     assert code == 1

@@ -15,8 +15,8 @@ from rich.text import Text
 from r1pipe import console
 from r1pipe.errors import R1PipeError
 from r1pipe.opening import Opened, run_option
-from r1pipe.runner import StepPlan, plan
 from r1pipe.stage import Step
+from r1pipe.states import StepPlan, plan
 from r1pipe.views import results, rows, tables
 from r1pipe.views.status import command, status_json, status_view, step_table
 from r1pipe.views.step import part_unit, read_json, step_inspection, step_view, tables_of

@@ -9,8 +9,8 @@ from typing import Any
 from rich.text import Text
 
 from r1pipe.graph import Pipeline
-from r1pipe.runner import StepPlan
 from r1pipe.stage import Base, Output, Step
+from r1pipe.states import StepPlan
 
 BASE = "Base"
 

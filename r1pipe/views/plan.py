@@ -13,8 +13,8 @@ from r1pipe import console
 from r1pipe.graph import section_of
 from r1pipe.opening import Opened
 from r1pipe.rundir import free_name
-from r1pipe.runner import StepPlan
 from r1pipe.stage import Step
+from r1pipe.states import StepPlan
 from r1pipe.views import lineage
 from r1pipe.views.settings import changes_text, settings_of
 from r1pipe.views.status import command, step_json

@@ -10,11 +10,10 @@ from rich.padding import Padding
 from rich.text import Text
 
 from r1pipe import console
-from r1pipe.failures import shown
 from r1pipe.lock import describe_lock, is_live
 from r1pipe.metrics import read_metrics, read_progress
-from r1pipe.opening import Opened, run_option
-from r1pipe.runner import StepPlan
+from r1pipe.opening import Opened, named, run_option
+from r1pipe.states import StepPlan
 from r1pipe.views import lineage
 from r1pipe.views.made import made
 from r1pipe.views.numbers import collect
@@ -76,7 +75,7 @@ def next_line(opened: Opened, plans: Sequence[StepPlan]) -> Text:
         return command(f"r1pipe plan{run_option(run)}", "says what differs and how to go on")
     if all(place.state == "done" for place in plans):
         return command(f"r1pipe inspect{run_option(run)}", "shows what came of it")
-    return command(f"r1pipe resume {shown(run)}", "goes on")
+    return command(f"r1pipe resume {named(run)}", "goes on")
 
 
 def command(words: str, what: str) -> Text:

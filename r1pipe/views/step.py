@@ -14,12 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from r1pipe import console
-from r1pipe.launch import last_lines
 from r1pipe.manifest import Manifest
 from r1pipe.metrics import read_metrics, read_progress
 from r1pipe.opening import Opened, run_option
-from r1pipe.runner import StepPlan
 from r1pipe.stage import Output, Step
+from r1pipe.states import StepPlan
 from r1pipe.views.made import made
 from r1pipe.views.numbers import Series, amount, collect, label
 from r1pipe.views.plots import finite, plot
@@ -190,6 +189,8 @@ def _failure(opened: Opened, place: StepPlan) -> list[RenderableType]:
     """How the last attempt ended, for a step that is begun and not done."""
     if place.state == "done" or not place.attempts:
         return []
+    from r1pipe.launch import last_lines
+
     parts: list[RenderableType] = []
     error = read_json(opened.run.error_path(place.step))
     if isinstance(error, dict) and error.get("problem"):
