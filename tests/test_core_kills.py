@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -62,7 +63,8 @@ def worker_of(toy: Toy) -> int:
 
 def kill(victim: str, runner: int, worker: int) -> None:
     if victim == "worker":
-        os.kill(worker, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it may have ended since it was looked up
+            os.kill(worker, signal.SIGKILL)
     elif victim == "runner":
         os.kill(runner, signal.SIGKILL)
     else:
