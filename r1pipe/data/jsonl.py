@@ -1,8 +1,8 @@
 """JSON Lines, read and written by our own few lines.
 
 Other readers guess types from the first rows ("007" becomes 7, a date an object), split lines at U+2028, or stop at a torn line
-without saying where. Here a line ends at a newline only, values keep their JSON types, and a line that is no JSON object is named by
-file and number.
+without saying where. Here a line ends at a newline only, values keep their JSON types, and a line that is no JSON object is
+named by file and number.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ REWARDS: dict[str, str] = {
     "readability": "r1pipe.rewards.readability:Readability",
     "length": "r1pipe.rewards.length:LengthPenalty",
 }
-"""Reward name in a recipe -> where its class lives. An own reward needs no entry: name it by import path, `my_pkg.mine:Brevity`."""
+"""Reward name in a recipe -> where its class lives. An own reward needs no entry: name it by import path, `my_pkg.mine:Brevity`.
+"""
 
 _EXPORTS: dict[str, str] = {
     "Accuracy": "r1pipe.rewards.accuracy",

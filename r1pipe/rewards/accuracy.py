@@ -86,7 +86,10 @@ def check_choice(items: Sequence[Item], settings: Accuracy) -> list[Score]:
     """Compare the chosen options with the gold letters."""
     from r1pipe.rewards.choice import judge_problem
 
-    return [judge_problem(attempt.problem.answer, summary, attempt.problem.check, attempt.problem.question) for attempt, summary in items]
+    return [
+        judge_problem(attempt.problem.answer, summary, attempt.problem.check, attempt.problem.question)
+        for attempt, summary in items
+    ]
 
 
 def check_logic(items: Sequence[Item], settings: Accuracy) -> list[Score]:

@@ -1,8 +1,8 @@
 """Multiple choice: the letters chosen, or the text of an option, against the letters of the gold answer.
 
-Letters are compared as sets, so "ACD" is not answered by "A", and an answer that names every option is wrong. The text of an option
-counts only when it is equal to exactly one option (as text, or as maths); containing it is not enough. Golds that are no letters
-("Yes", "valid", "> ]") are compared as exact structures.
+Letters are compared as sets, so "ACD" is not answered by "A", and an answer that names every option is wrong. The text of an
+option counts only when it is equal to exactly one option (as text, or as maths); containing it is not enough. Golds that are
+no letters ("Yes", "valid", "> ]") are compared as exact structures.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from r1pipe.rewards.structure import canonical, same_structure
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 MAX_OPTIONS = len(LETTERS)
 _GOLD = re.compile(r"[\s(\[]*[A-Z](?:[\s)\],、;/&]*(?:and|和)?[\s(\[]*[A-Z])*[\s)\].,:]*")
-_WORDS = r"(?:options?|choices?|answers?|letters?|选项|答案|选择|选|故选|应选|为|是|the|is|are|correct|final|项)"
+_WORDS = r"(?:options?|choices?|answers?|letters?|正确的?|选项|答案|选择|选|故|应|为|是|the|is|are|correct|final|项)"
 _LIST = re.compile(
     rf"(?:{_WORDS}|[\s:：*_(（\[【\"'`$\\])*"  # lead-in
     r"(?P<letters>[A-Z](?:(?:[\s)）\]】、,;/&*]|and|or|和|与|及)*(?:[(（\[【]\s*)?[A-Z](?![a-z]))*)"
     r"(?P<rest>.*)",
     re.DOTALL,
 )
-_AFTER_LETTER = re.compile(r"\s*[)）\]】*_$\"'`}.]*\s*(?:$|[.:：、,，)）—–-]|(?:is\b|are\b|option\b|because\b|since\b|as\b|两项|三项|项|正确|选项|\()|$)")
+_AFTER_LETTER = re.compile(
+    r"\s*[)）\]】*_$\"'`}.]*\s*(?:$|[.:：、,，)）—–-]|(?:is\b|are\b|option\b|because\b|since\b|as\b|两项|三项|项|正确|选项|\()|$)"
+)
 _STANDALONE = re.compile(
     r"(?:[Oo]ption|[Cc]hoice|[Aa]nswer|选项?|故选|应选|答案)\s*(?:is|是|为)?\s*[:：]?\s*[*(（\[]*([A-Z](?:[\s、,和与及]*[A-Z](?![A-Za-z]))*)(?![A-Za-z])|[(（]([A-Z])[)）]|\*\*\s*\(?([A-Z])\)?[.:]?\s*\*\*"
 )
@@ -140,14 +142,20 @@ def _same_text(said: str, texts: Mapping[str, str]) -> frozenset[str]:
 
 def _formula(text: str) -> bool:
     """Whether a text may be read as maths: a number or a formula with few words."""
-    return len(text) <= 300 and bool(_MATHS.search(text) or re.search(r"\d", text)) and len(re.findall(r"[^\W\d_]{4,}", text)) <= 6
+    return (
+        len(text) <= 300 and bool(_MATHS.search(text) or re.search(r"\d", text)) and len(re.findall(r"[^\W\d_]{4,}", text)) <= 6
+    )
 
 
 def _by_text(said: str, bare: str, texts: Mapping[str, str]) -> frozenset[str]:
     """The one option that means the same: as maths, or as prose whatever its case and punctuation."""
     if not texts or len(said) > MAX_TEXT_CHARS or not (_squeezed(bare) or plain(clean(said))):
         return frozenset()
-    same = [letter for letter, text in texts.items() if _formula(text) and pair(text, said).verdict == "right"] if _formula(said) else []
+    same = (
+        [letter for letter, text in texts.items() if _formula(text) and pair(text, said).verdict == "right"]
+        if _formula(said)
+        else []
+    )
     if not same and not _MATHS.search(said):
         same = [letter for letter, text in texts.items() if not _MATHS.search(text) and _squeezed(text) == _squeezed(bare)]
     return frozenset(same) if len(same) == 1 else frozenset()
@@ -172,16 +180,20 @@ def _text(gold: str, summary: str) -> Score:
     whole = summary.strip()
     if not whole:
         return Score(0.0, "empty answer")
-    candidates = _texts(whole, symbols=not re.search(r"\w", gold))
+    candidates = [text for text in _texts(whole, symbols=not re.search(r"\w", gold)) if text.strip()]
+    if not candidates:
+        return Score(0.0, "empty answer")
     said = f"answered {short(candidates[0])}, wanted {short(gold)}"
     for candidate in candidates:
-        if candidate.strip() and (same_structure(gold, candidate) or pair(gold, candidate).verdict == "right"):
+        if same_structure(gold, candidate) or pair(gold, candidate).verdict == "right":
             return Score(1.0, said)
     return Score(0.0, said)
 
 
 def _texts(whole: str, symbols: bool) -> list[str]:
-    """Where a text answer may stand: in the last tags, else in the last box, else the whole, what is announced, or the last line."""
+    """Where a text answer may stand: in the last tags, else in the last box, else the whole, what is announced, or the last
+    line.
+    """
     block = last_block(whole)
     if block is not None:
         whole = block.strip()
@@ -193,7 +205,7 @@ def _texts(whole: str, symbols: bool) -> list[str]:
         box = last_box(whole)
         if box is not None:
             return [box]
-    last = whole.splitlines()[-1]
+    last = whole.rpartition("\n")[2]
     announced = re.split(r"\bis\b|:|：|是|为", last)[-1].strip(" *$`") if symbols else final_answer(whole).text
     return [whole, announced.rstrip(".。") if symbols else announced, last]
 
@@ -201,4 +213,6 @@ def _texts(whole: str, symbols: bool) -> list[str]:
 def judge_problem(gold: str, summary: str, check: Mapping[str, Any], question: str) -> Score:
     """The same for a problem: `check["options"]` is a list of texts, or letter -> text."""
     options = check.get("options") or ()
-    return judge(gold, summary, options if isinstance(options, (Mapping, Sequence)) and not isinstance(options, str) else (), question)
+    return judge(
+        gold, summary, options if isinstance(options, (Mapping, Sequence)) and not isinstance(options, str) else (), question
+    )

@@ -34,7 +34,8 @@ _BRACE = re.compile(r"\\[\\{}]|[{}]")
 _SPECIAL = re.compile(r"<\|[^|<>\n]{1,40}\|>")
 # Upper and lower case are spelt out, since a set of first letters can be searched for and an ignored case cannot.
 _ENGLISH = re.compile(
-    r"(?:[Aa]nswers?|ANSWER|[Ff]inal [Rr]esult|[Aa]ns|[Ss]olution)\b\W{0,4}\s*(?:is|are|was|would be|will be|should be|must be|comes to|equals"
+    r"(?:[Aa]nswers?|ANSWER|[Ff]inal [Rr]esult|[Aa]ns|[Ss]olution)\b\W{0,4}\s*(?:is|are|was|would be|will be|should be"
+    r"|must be|comes to|equals"
     r"|=|:|⇒|→)(?:\s*(?:simply|just|then|therefore|thus|given by|as follows|exactly|approximately|about)\b)*"
     r"|(?:[Ff]inal|FINAL)\s+(?:[Aa]nswer|ANSWER)\b|[Aa]nswer\b(?=\s*(?:\$|\\\(|\\\[|-?\d))|\n[ \t]*A[ \t]*[:：]"
 )
@@ -51,10 +52,14 @@ _BEFORE_DIGITS = re.compile(r"[^\d$\\]*(?=\d|\$\s?\d)")
 _BOLD = re.compile(r"(?:\*\*|__)(?=\S)([^*\n]{1,200}?)(?<=\S)(?:\*\*|__)")
 _EMPHASIS = re.compile(r"(?<![\w)])(\*\*|__)(?=\S)(.{1,300}?)(?<=\S)\1(?![\w(])")
 _NUMBER = re.compile(
-    r"(?<![A-Za-z0-9_.\\])[-+−]?(?:[$€£¥₹]\s?)?(?:\d+|\.\d+)(?:[,，.']\d+|[ \u00a0\u202f]\d{3}(?!\d))*(?:\s?/\s?\d+)?(?:\s*\^\s*\d+)?"
+    r"(?<![A-Za-z0-9_.\\])[-+−]?(?:[$€£¥₹]\s?)?(?:\d+|\.\d+)(?:[,，.']\d+|[ \u00a0\u202f]\d{3}(?!\d))*(?:\s?/\s?\d+)?"
+    r"(?:\s*\^\s*\d+)?"
     r"(?:\s?(?:%|°|[€£¥₹$]|(?:[^\W\d_]{1,15}[²³]?)(?:\s?/\s?[a-z]{1,4}[²³]?)?))?"
 )
-_CODE = re.compile(r"\b(?:lambda|import|eval|exec|open|print|globals|locals|getattr|__\w+__)\b\s*[(\[:]?|\w\(['\")]|\)\.\w|['\"]\]|\bdef \w|;\s*\w+\s*=")
+_CODE = re.compile(
+    r"\b(?:lambda|import|eval|exec|open|print|globals|locals|getattr|__\w+__)\b\s*[(\[:]?"
+    r"|\w\(['\")]|\)\.\w|['\"]\]|\bdef \w|;\s*\w+\s*="
+)
 _SENTENCE_END = re.compile(r"(?<=[\w$)}\]\"”%°*])[.!?](?=\s+(?:[A-Z\"“(*]|$)|$)|[。！？]|\n")
 _IS = re.compile(r"(?:\b(?:is|are|was|equals?|be|es|est|ist|beträgt|ni|равно|равна)\b|=|:|：|是|为|等于|は|คือ)\s*")
 _ASIDE = re.compile(r"\s*\b(?:I hope it is correct|which is|because|since|as required|so that|where)\b.*", re.DOTALL)
@@ -150,7 +155,9 @@ def box_run(text: str) -> str:
     run = pieces[-1:]
     for earlier, later in reversed(list(pairwise(pieces))):
         between = text[earlier[1] : later[0]]
-        if len(between) > 60 or re.sub(r"\\quad|\\text\s*\{\s*(?:and|or)\s*\}|\b(?:and|or)\b|和|或|\\[()\[\],;! ]|[\s$,;、，；.]", "", between):
+        if len(between) > 60 or re.sub(
+            r"\\quad|\\text\s*\{\s*(?:and|or)\s*\}|\b(?:and|or)\b|和|或|\\[()\[\],;! ]|[\s$,;、，；.]", "", between
+        ):
             break
         run.insert(0, earlier)
     return ", ".join(piece[2] for piece in run) if len(run) > 1 else ""
@@ -168,6 +175,8 @@ def _in_prose(text: str) -> Found:
         if sentence:
             return Found(_core(sentence), "phrase")
     stripped = text.strip()
+    if not stripped:
+        return Found("", "none")
     if len(stripped) <= SHORT_LINE_CHARS and "\n\n" not in stripped and _is_bare(stripped):
         return Found(unmarked(stripped), "line")
     if _CODE.search(stripped[-PROSE_CHARS:]):
@@ -201,7 +210,9 @@ def _core(sentence: str) -> str:
 def _is_bare(text: str) -> bool:
     """Whether a text is an answer by itself rather than a sentence around one: at most two words that are not maths."""
     leading = _BEFORE_DIGITS.match(text)
-    if leading and any(word not in FUNCTIONS and word != "frac" for word in re.findall(r"[^\W\d_]{3,}|[^\W\d_a-zA-Z]{2,}", leading.group(0))):
+    if leading and any(
+        word not in FUNCTIONS and word != "frac" for word in re.findall(r"[^\W\d_]{3,}|[^\W\d_a-zA-Z]{2,}", leading.group(0))
+    ):
         return False  # words, then a number: a sentence
     without = _FORMULA.sub(" ", text)
     words = re.findall(r"[^\W\d_]{2,}", re.sub(r"\\[A-Za-z]+", " ", without))
@@ -210,7 +221,9 @@ def _is_bare(text: str) -> bool:
     if re.search(r"\d", text) is None and not _FORMULA.search(text):
         return len(words) <= 8
     joining = {"and", "or", "percent", "degrees", "per", "square", "cubic"}
-    return len([word for word in words if word.lower() not in joining]) <= 2 and not re.search(r"\b(?:is|are|thus|so|we|the|of)\b", without, re.IGNORECASE)
+    return len([word for word in words if word.lower() not in joining]) <= 2 and not re.search(
+        r"\b(?:is|are|thus|so|we|the|of)\b", without, re.IGNORECASE
+    )
 
 
 def final_words(summary: str) -> str:
@@ -239,7 +252,11 @@ def _last_candidate(text: str) -> Found:
             candidates.append((match.end(), Found(content.strip(), "formula")))
     for match in _BOLD.finditer(text):
         content = match.group(1).strip()
-        heading = content.endswith((":", "：")) or text[match.end() : match.end() + 1] in (":", "：") or re.match(r"(?:step|case|part)\b|\d+\.", content, re.I)
+        heading = (
+            content.endswith((":", "："))
+            or text[match.end() : match.end() + 1] in (":", "：")
+            or re.match(r"(?:step|case|part)\b|\d+\.", content, re.I)
+        )
         if re.search(r"\d", content) and not heading:
             candidates.append((match.end() + 1, Found(_core(content) if not _is_bare(content) else content, "bold")))
     position = 0

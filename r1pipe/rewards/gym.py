@@ -1,8 +1,8 @@
 """Reasoning Gym's own scorers, by the name of the data set.
 
-Full marks are right, anything less is wrong: the paper's accuracy reward is binary. Three scorers give full marks for wrong answers
-and are corrected here (`CORRECTED`); those that evaluate the answer as Python or by SymPy only get to see harmless characters.
-`score` and `exact` run in a scoring process.
+Full marks are right, anything less is wrong: the paper's accuracy reward is binary. Three scorers give full marks for wrong
+answers and are corrected here (`CORRECTED`); those that evaluate the answer as Python or by SymPy only get to see harmless
+characters. `score` and `exact` run in a scoring process.
 """
 
 from __future__ import annotations
@@ -25,9 +25,13 @@ _PARSED = frozenset({"countdown", "puzzle24", "simple_integration", "intermediat
 _TUPLES = frozenset({"arc_agi", "rearc"})
 """Their entries hold tuples, which files turn into lists."""
 
-_GRID = re.compile(r"[\w\s,.\-]*")
-_FORMULA = re.compile(r"(?:[\d\s+\-*/^(),=]|\.\d|\d\.|(?<![\w.])(?:[A-Za-z]|sin|cos|tan|exp|log|ln|sqrt|asin|acos|atan|sinh|cosh|tanh|pi|Abs|erf|Ei|li)(?![\w]))*")
-_HAZARD = re.compile(r"\d{15,}|(?:\*\*|\^)[^+\-]*(?:\*\*|\^)[^+\-]*(?:\*\*|\^)|(?:\*\*|\^)\s*\(?\s*\d{4,}|\d\s*(?:\*\*|\^)\s*\(?\s*\d+\s*(?:\*\*|\^)")
+_GRID = re.compile(r"[\w\s,\-]*")
+_FORMULA = re.compile(
+    r"(?:[\d\s+\-*/^(),=]|\.\d|\d\.|(?<![\w.])(?:[A-Za-z]|sin|cos|tan|exp|log|ln|sqrt|asin|acos|atan|sinh|cosh|tanh|pi|Abs|erf|Ei|li)(?![\w]))*"
+)
+_HAZARD = re.compile(
+    r"\d{15,}|(?:\*\*|\^)[^+\-]*(?:\*\*|\^)[^+\-]*(?:\*\*|\^)|(?:\*\*|\^)\s*\(?\s*\d{4,}|\d\s*(?:\*\*|\^)\s*\(?\s*\d+\s*(?:\*\*|\^)"
+)
 
 
 def refused(dataset: str, answer: str) -> str:
@@ -80,7 +84,9 @@ def scorer(dataset: str) -> Any:
 
 
 def exact(dataset: str) -> str:
-    """"exact" when the scorer compares text only (then nobody needs to ask it), "own" when it does more, "unknown" for no such data set."""
+    """ "exact" when the scorer compares text only (then nobody needs to ask it), "own" when it does more, "unknown" for no such
+    data set.
+    """
     from reasoning_gym.dataset import ProceduralDataset
     from reasoning_gym.factory import DATASETS
 

@@ -1,7 +1,7 @@
 """Logic problems: Reasoning Gym's own scorers by the name of the data set; exact structures where there is no data set.
 
-`Problem.check` holds `dataset` and `entry` (the item as Reasoning Gym made it, JSON values). The answer is the last `<answer>` block,
-else the last box, else the last fenced block, else what follows "the answer is", else the whole summary.
+`Problem.check` holds `dataset` and `entry` (the item as Reasoning Gym made it, JSON values). The answer is the last
+`<answer>` block, else the last box, else the last fenced block, else what follows "the answer is", else the whole summary.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def answer_of(summary: str, lines: int = 1) -> str:
     if fenced:
         return str(fenced[-1]).strip("\n")
     if lines > 1:
-        head, announced, rest = summary.rpartition("nswer:")
+        _, announced, rest = summary.rpartition("nswer:")
         return rest.strip() if announced and rest.strip() else summary.strip()
     found = final_answer(summary)
     return found.text if found.rule in ("phrase", "hash") else unmarked(summary.strip()) or summary.strip()
@@ -130,8 +130,12 @@ def _ask(asked: Sequence[tuple[int, str, dict[str, Any], str]], pool: Pool, seco
     for index, ((_, dataset, entry, answer), outcome) in enumerate(zip(asked, outcomes, strict=True)):
         if not outcome.failure:
             value = float(outcome.value)
-            scores.append(Score(1.0 if value >= FULL_MARKS else 0.0, f"answered {short(answer)}: the scorer of {dataset} says {value:.3g}"))
-        elif (gold_scores.get(index) or 0.0) >= FULL_MARKS or (entry["answer"] is None and outcome.failure not in ("time", "memory", "crash")):
+            scores.append(
+                Score(1.0 if value >= FULL_MARKS else 0.0, f"answered {short(answer)}: the scorer of {dataset} says {value:.3g}")
+            )
+        elif (gold_scores.get(index) or 0.0) >= FULL_MARKS or (
+            entry["answer"] is None and outcome.failure not in ("time", "memory", "crash")
+        ):
             scores.append(Score(0.0, f"answered {short(answer)}: the scorer of {dataset} failed ({outcome.failure})"))
         else:
             scores.append(Score(None, f"the scorer of {dataset} failed ({outcome.failure})"))

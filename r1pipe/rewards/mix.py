@@ -94,7 +94,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """"right", "wrong" or "unjudged" by the accuracy part; "none" when no accuracy applies."""
+        """ "right", "wrong" or "unjudged" by the accuracy part; "none" when no accuracy applies."""
         score = self.parts.get("accuracy")
         return "none" if score is None else score.verdict
 
@@ -125,7 +125,9 @@ class Mix:
         parts: list[Part] = []
         for spec in specs:
             if any(part.name == spec.part for part in parts):
-                raise RecipeError(f"reward {spec.part!r} stands twice in the mix", "give one of them another class name, or merge them")
+                raise RecipeError(
+                    f"reward {spec.part!r} stands twice in the mix", "give one of them another class name, or merge them"
+                )
             parts.append(Part(spec.part, load_reward(spec.name, spec.options), spec.weight, spec.from_step))
         return Mix(tuple(parts))
 
@@ -161,5 +163,7 @@ def score_checked(part: Part, attempts: Sequence[Attempt]) -> list[Score | None]
         raise RuntimeError(f"reward {part.name!r} returned {len(scores)} scores for {len(attempts)} attempts")
     for attempt, score in zip(attempts, scores, strict=True):
         if score is not None and score.value is not None and not math.isfinite(score.value):
-            raise RuntimeError(f"reward {part.name!r} gave {score.value} for problem {attempt.problem.id!r}; rewards must be finite")
+            raise RuntimeError(
+                f"reward {part.name!r} gave {score.value} for problem {attempt.problem.id!r}; rewards must be finite"
+            )
     return scores

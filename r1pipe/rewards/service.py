@@ -20,6 +20,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -55,11 +56,9 @@ class Worker:
     def send(self, task: dict[str, Any]) -> None:
         """Hand over a task; a broken pipe shows when the answer is read."""
         assert self.process.stdin is not None
-        try:
+        with suppress(BrokenPipeError):  # the process is dead: reading its answer finds the end of the file and reports a crash
             self.process.stdin.write(json.dumps(task) + "\n")
             self.process.stdin.flush()
-        except BrokenPipeError:
-            pass  # the process is dead: reading its answer finds the end of the file and reports a crash
 
     def read(self) -> dict[str, Any] | None:
         """The next message; None when the process has ended; {} while a line is incomplete."""
@@ -77,13 +76,12 @@ class Worker:
 
     def stop(self, patience: float = 0.0) -> None:
         """Close its input, wait as long as patience lasts, then kill; never leaves a zombie."""
-        assert self.process.stdin is not None and self.process.stdout is not None
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         if patience <= 0:
             self.process.kill()
-        try:
+        with suppress(BrokenPipeError):  # it had died with a task unread
             self.process.stdin.close()
-        except BrokenPipeError:
-            pass  # it had died with a task unread
         try:
             self.process.wait(timeout=max(patience, 0.01))
         except subprocess.TimeoutExpired:
@@ -111,7 +109,9 @@ class Pool:
     _change: threading.Condition = field(default_factory=threading.Condition, repr=False)
 
     def map(self, function: str, arguments: Sequence[Sequence[Any]], seconds: float = 5.0) -> list[Outcome]:
-        """Call `module:function` on each tuple of arguments (JSON values), each within `seconds` of wall time and the memory limit."""
+        """Call `module:function` on each tuple of arguments (JSON values), each within `seconds` of wall time and the memory
+        limit.
+        """
         outcomes: list[Outcome] = [Outcome()] * len(arguments)
         waiting = deque(range(len(arguments)))
         busy: dict[int, tuple[Worker, int | None, float]] = {}
@@ -213,11 +213,23 @@ class Pool:
 
     def _start(self) -> subprocess.Popen[str]:
         code = f"import sys; sys.path[:] = {sys.path!r}; from r1pipe.rewards.worker import main; main()"
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+            "CUDA_VISIBLE_DEVICES": "",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
         return subprocess.Popen(
-            [sys.executable, "-c", code, str(self.memory_mib << 20)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            env=environment, text=True, encoding="utf-8", start_new_session=True,  # Ctrl-C is for the parent to handle
-        )  # fmt: skip
+            [sys.executable, "-c", code, str(self.memory_mib << 20)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            text=True,
+            encoding="utf-8",
+            start_new_session=True,  # Ctrl-C is for the parent to handle
+        )
 
     def _give_back(self, worker: Worker) -> None:
         with self._change:

@@ -4,10 +4,10 @@
 
     GRPOTrainer(..., reward_funcs=[as_trl_reward(Accuracy())], train_dataset=rows_with("prompt", "answer"))
 
-TRL calls `f(prompts=…, completions=…, completion_ids=…, **columns)` and takes a list of floats, None where a reward does not apply.
-Columns named like the fields of `r1pipe.data.rows.Problem` are read (`answer`, `checker`, `language`, `check`, …), also `problem`
-(a `Problem`, or its fields as a dict or as JSON text) and `prefix` (what the template had already opened, such as "<think>\\n").
-No torch is needed here.
+TRL calls `f(prompts=…, completions=…, completion_ids=…, **columns)` and takes a list of floats, None where a reward does not
+apply. Columns named like the fields of `r1pipe.data.rows.Problem` are read (`answer`, `checker`, `language`, `check`, …),
+also `problem` (a `Problem`, or its fields as a dict or as JSON text) and `prefix` (what the template had already opened, such
+as "<think>\\n"). No torch is needed here.
 """
 
 from __future__ import annotations

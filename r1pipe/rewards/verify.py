@@ -1,8 +1,8 @@
 """`r1pipe verify`: judge the responses of a file with the checker that trains.
 
-Rows are read as data sets have them (question, problem or prompt; answer; options; tests), and judged in batches. With a column of
-expected verdicts the report says how often the checker agrees, and counts false accepts and false rejects apart: they are not
-equally bad.
+Rows are read as data sets have them (question, problem or prompt; answer; options; tests), and judged in batches. With a
+column of expected verdicts the report says how often the checker agrees, and counts false accepts and false rejects apart:
+they are not equally bad.
 """
 
 from __future__ import annotations
@@ -24,9 +24,21 @@ BATCH_ROWS = 512
 _QUESTIONS = ("question", "problem", "prompt")
 _IDS = ("id", "task_id", "uid")
 _CODE_FIELDS = (
-    "tests", "test_list", "test_imports", "test_setup_code", "test", "entry_point", "prompt", "inputs", "outputs", "fn_name", "calls", "asserts",
+    "tests", "test_list", "test_imports", "test_setup_code", "test", "entry_point", "prompt", "inputs", "outputs", "fn_name",
+    "calls", "asserts",
 )  # fmt: skip
-_RIGHT = {"true": True, "right": True, "correct": True, "1": True, "1.0": True, "false": False, "wrong": False, "incorrect": False, "0": False, "0.0": False}
+_RIGHT = {
+    "true": True,
+    "right": True,
+    "correct": True,
+    "1": True,
+    "1.0": True,
+    "false": False,
+    "wrong": False,
+    "incorrect": False,
+    "0": False,
+    "0.0": False,
+}
 
 
 def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -47,7 +59,9 @@ def check_domain(domain: str) -> None:
     """RecipeError, with the nearest name, for a domain that has no checker."""
     if domain not in CHECKERS:
         near = difflib.get_close_matches(domain, CHECKERS, n=1, cutoff=0.3)
-        raise RecipeError(f"unknown domain {domain!r}; known: {', '.join(CHECKERS)}", f"did you mean {near[0]!r}?" if near else "")
+        raise RecipeError(
+            f"unknown domain {domain!r}; known: {', '.join(CHECKERS)}", f"did you mean {near[0]!r}?" if near else ""
+        )
 
 
 def field(row: Mapping[str, Any], name: str, where: str) -> Any:
@@ -55,7 +69,8 @@ def field(row: Mapping[str, Any], name: str, where: str) -> Any:
     if name not in row:
         near = difflib.get_close_matches(name, row, n=1)
         raise DataError(
-            f"{where}: there is no column {name!r}; columns: {', '.join(row)}", f"did you mean {near[0]!r}?" if near else "name it with an option"
+            f"{where}: there is no column {name!r}; columns: {', '.join(row)}",
+            f"did you mean {near[0]!r}?" if near else "name it with an option",
         )
     return row[name]
 
@@ -89,7 +104,10 @@ def check_of(row: Mapping[str, Any], domain: str, question: str) -> dict[str, An
         return {"options": row["options"]} if row.get("options") else {}
     if domain == "logic":
         if "dataset" in row and "metadata" in row:
-            return {"dataset": row["dataset"], "entry": {"question": question, "answer": row.get("answer"), "metadata": row["metadata"]}}
+            return {
+                "dataset": row["dataset"],
+                "entry": {"question": question, "answer": row.get("answer"), "metadata": row["metadata"]},
+            }
         return {}
     if domain == "code":
         found = {name: row[name] for name in _CODE_FIELDS if row.get(name) is not None}

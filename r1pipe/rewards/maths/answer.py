@@ -8,26 +8,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from r1pipe.rewards.maths.clean import GAP, MONEY, TEXT_CLOSE, TEXT_OPEN, clean, plain
+from r1pipe.rewards.maths.clean import GAP, MONEY, TEXT_CLOSE, TEXT_OPEN, clean
 from r1pipe.rewards.maths.evaluate import names_in
-from r1pipe.rewards.maths.expression import Node, parse_prefix
-from r1pipe.rewards.maths.tokens import ParseError
+from r1pipe.rewards.maths.expression import parse_prefix
+from r1pipe.rewards.maths.readings import Group, Quantity, Reading, Relation, Words
+from r1pipe.rewards.maths.split import CLOSING, OPENING, closes_at, split_list, split_top
+from r1pipe.rewards.maths.tokens import Node, ParseError
 from r1pipe.rewards.maths.units import Unit, parse_unit
 
 MAX_ANSWER_CHARS = 4000
 MAX_ITEMS = 64
-DECIMAL_COMMA = frozenset("cs da de es fi fr hu id it nb nl no pl pt ro ru sv tr uk vi".split())
+DECIMAL_COMMA = frozenset(
+    ["cs", "da", "de", "es", "fi", "fr", "hu", "id", "it", "nb", "nl", "no", "pl", "pt", "ro", "ru", "sv", "tr", "uk", "vi"]
+)
 """Languages that write 2,5 for two and a half and 1.234 for a thousand and some."""
 
-_LEADING = re.compile(rf"^(?:(?:=|:|≈|∼|⇒|→|is\b|are\b|{TEXT_OPEN}[^{TEXT_CLOSE}]*(?:\b(?:is|are|equals)|=|:|：|是|为)\s*{TEXT_CLOSE})\s*)+")
-_OPEN, _CLOSE = "([{", ")]}"
-_RELATION = re.compile(r"[=≠<>≤≥∈≈≡∼]")
-_JOINER = re.compile(
-    rf"\s*(?:,\s*)?(?:{TEXT_OPEN}\s*)?(?:,\s*)?\b(and|or|und|oder|et|ou|или)\b(?:\s*{TEXT_CLOSE})?\s*|\s*{TEXT_OPEN}?\s*(和|或|与|及|以及|或者)\s*{TEXT_CLOSE}?\s*"
+_LEADING = re.compile(
+    rf"^(?:(?:=|:|≈|∼|⇒|→|is\b|are\b|{TEXT_OPEN}[^{TEXT_CLOSE}]*(?:\b(?:is|are|equals)|=|:|：|是|为)\s*{TEXT_CLOSE})\s*)+"
 )
-_JOINING = ("and", "or", "und", "oder", "et", "ou", "или", "和", "或", "与", "及")
+_RELATION = re.compile(r"[=≠<>≤≥∈≈≡∼]")
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:(?:,\d{2})*,\d{3}|(?:,\d{3})+|(?: \d{3})+|(?:'\d{3})+)(?![\d,])")
 _DOT_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?:,\d+)?(?![\d.,])")
 _DECIMAL_COMMA = re.compile(r"(?<![\d.,])(\d+),(\d+)(?![\d,])")
@@ -38,64 +39,6 @@ _MONEY_FIRST = re.compile(rf"(-?)\s*({MONEY}|[€£¥₹]|\\euro|(?:US|A|C|HK|NT
 _CLOCK = re.compile(r"(\d{1,2})(?::(\d{2}))?\s*([ap])\.?\s*m\.?", re.IGNORECASE)
 _TWICE = re.compile(r"(.*[≤≥<>≠].*?|.*real numbers.*?):\s*([\[(ℝ].*)", re.DOTALL)
 _LONE_UNIT = re.compile(rf"(-?[\d.,]+|.*[\d)}}π](?={GAP}))([ {GAP}]*)([msghLlNJWVA](?:\^\{{?-?\d\}}?)?)")
-
-
-@dataclass(frozen=True, slots=True)
-class Quantity:
-    """An expression with what stands behind it.
-
-    Attributes:
-        node: the tree.
-        unit: its unit; None without one.
-        percent: whether a percent sign follows.
-        places: decimal places of a plain decimal number such as 3.14; None for anything else.
-        digits: significant digits of a plain decimal number.
-        loose: how doubtful the unit is: 0 not at all; 1 a letter after a space (5 m); 2 a letter right after the number (5m), which
-            may as well be a variable.
-    """
-
-    node: Node
-    unit: Unit | None = None
-    percent: bool = False
-    places: int | None = None
-    digits: int = 0
-    loose: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """An answer that is no maths."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """Sides with signs between: x = 5, 0 < x ≤ 3, x ∈ S. `labels` are the sides as text, for names such as f(x) or ∠ABC."""
-
-    signs: tuple[str, ...]
-    sides: tuple[Reading, ...]
-    labels: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Several answers.
-
-    Attributes:
-        kind: "list" (1, 2), "set" {1, 2}, "tuple" (1, 2, 3), "union" of sets, "difference" of sets, "builder" {x | …}, "ratio" 1 : 2.
-        items: its members; of a builder the name and its conditions.
-        brackets: opening and closing bracket of a tuple: two members may be an interval.
-        joiner: how a list was joined: ",", "and" or "or".
-    """
-
-    kind: str
-    items: tuple[Reading, ...]
-    brackets: str = ""
-    joiner: str = ","
-
-
-Reading = Quantity | Words | Relation | Group
 
 
 def read(text: str, language: str = "en") -> list[Reading]:
@@ -124,7 +67,7 @@ def tidy(source: str) -> str:
     while True:
         before = source
         boxed = re.fullmatch(r"\\(?:boxed|fbox|ensuremath)\s*\{(.*)\}", source)
-        if boxed and _closes_at(source, source.index("{")) == len(source) - 1:
+        if boxed and closes_at(source, source.index("{")) == len(source) - 1:
             source = boxed.group(1)
         source = _LEADING.sub("", source.strip(f" {GAP}"))
         source = source.rstrip(f" {GAP}.;,:?。")
@@ -218,7 +161,9 @@ def _list(parts: list[str], joiner: str, depth: int) -> Reading:
     read_items = [item for item in items if item is not None]
     head = read_items[0]
     if isinstance(head, Relation) and head.signs == ("=",) and all(isinstance(item, Quantity) for item in read_items[1:]):
-        return Relation(("=",), (head.sides[0], Group("list", (head.sides[1], *read_items[1:]), joiner=joiner)), (head.labels[0], ""))
+        return Relation(
+            ("=",), (head.sides[0], Group("list", (head.sides[1], *read_items[1:]), joiner=joiner)), (head.labels[0], "")
+        )
     return Group("list", tuple(read_items), joiner=joiner)
 
 
@@ -228,7 +173,7 @@ def _relation(source: str, depth: int) -> Relation | None:
     level, in_text = 0, False
     for character in source:
         in_text = (in_text or character == TEXT_OPEN) and character != TEXT_CLOSE
-        level += (character in _OPEN) - (character in _CLOSE)
+        level += (character in OPENING) - (character in CLOSING)
         if level == 0 and not in_text and _RELATION.match(character):
             signs.append(character)
             sides.append("")
@@ -239,13 +184,19 @@ def _relation(source: str, depth: int) -> Relation | None:
     if not sides[-1].strip() or not sides[0].strip():
         return None
     read_sides = [read_one(side, depth + 1) or Words("") for side in sides]
-    return Relation(tuple(signs), tuple(read_sides), tuple(re.sub(rf"[\s{GAP}{TEXT_OPEN}{TEXT_CLOSE}{{}}]", "", side) for side in sides))
+    return Relation(
+        tuple(signs), tuple(read_sides), tuple(re.sub(rf"[\s{GAP}{TEXT_OPEN}{TEXT_CLOSE}{{}}]", "", side) for side in sides)
+    )
 
 
 def _bracketed(source: str, depth: int) -> Reading | None:
     opening = "\\{" if source.startswith("\\{") else source[0]
     closing = source[-2:] if source.endswith("\\}") else source[-1]
-    if opening not in ("(", "[", "{", "\\{") or closing not in (")", "]", "}", "\\}") or _closes_at(source, len(opening) - 1) != len(source) - 1:
+    if (
+        opening not in ("(", "[", "{", "\\{")
+        or closing not in (")", "]", "}", "\\}")
+        or closes_at(source, len(opening) - 1) != len(source) - 1
+    ):
         return None
     inside = source[len(opening) : -len(closing)].strip(f" {GAP}")
     braces = opening in ("{", "\\{")
@@ -261,7 +212,9 @@ def _bracketed(source: str, depth: int) -> Reading | None:
     parts, joiner = split_list(inside)
     if len(parts) == 1 and not (opening == "\\{" and closing == "\\}"):
         measured = read_quantity(inside) if len(parts) == 1 else None
-        return measured if measured is not None and (measured.unit or measured.percent) else None  # or the brackets of an expression
+        return (
+            measured if measured is not None and (measured.unit or measured.percent) else None
+        )  # or the brackets of an expression
     items = [read_one(part, depth + 1) for part in parts[:MAX_ITEMS]]
     if len(parts) > MAX_ITEMS or any(item is None for item in items):
         return None
@@ -293,58 +246,3 @@ def read_quantity(source: str) -> Quantity | None:
     if literal and node[0] in ("num", "neg") and (node[0] == "num" or node[1][0] == "num"):
         places, digits = len(literal.group(2)), len((literal.group(1) + literal.group(2)).lstrip("0"))
     return Quantity(node, None if unit is None or unit.empty else unit, percent, places or None, digits)
-
-
-def split_list(source: str) -> tuple[list[str], str]:
-    """Parts between top-level commas, semicolons and the words and/or; and what joined them."""
-    words = _JOINER.search(source) if any(word in source for word in _JOINING) else None
-    joiner = ","
-    if words and _JOINER.sub("", source).strip():
-        pieces = _split_words(source)
-        if len(pieces) > 1:
-            joiner = "or" if (words.group(1) or words.group(2)) in ("or", "oder", "o", "ou", "или", "或", "或者") else "and"
-        parts = [part for piece in pieces for part in split_top(piece, ";,")]
-        parts = [part for part in parts if part.strip()] if len(pieces) > 1 else parts
-    else:
-        parts = split_top(source, ";,")
-    return [part.strip(f" {GAP}") for part in parts], joiner
-
-
-def _split_words(source: str) -> list[str]:
-    """Pieces between top-level joining words."""
-    pieces, start = [], 0
-    for match in _JOINER.finditer(source):
-        before = source[: match.start()]
-        if sum(before.count(c) for c in _OPEN) == sum(before.count(c) for c in _CLOSE):
-            pieces.append(source[start : match.start()])
-            start = match.end()
-    return [piece for piece in (*pieces, source[start:]) if piece.strip()]
-
-
-def split_top(source: str, separators: str) -> list[str]:
-    """Parts between separators that stand outside all brackets and upright words."""
-    if not any(separator in source for separator in separators):
-        return [source]
-    parts, level, start, in_text = [], 0, 0, False
-    for index, character in enumerate(source):
-        in_text = (in_text or character == TEXT_OPEN) and character != TEXT_CLOSE
-        level += (character in _OPEN) - (character in _CLOSE)
-        if level == 0 and not in_text and character in separators:
-            parts.append(source[start:index])
-            start = index + 1
-    return [*parts, source[start:]]
-
-
-def _closes_at(source: str, start: int) -> int:
-    """Where the bracket at `start` closes, any bracket closing any; -1 when it does not."""
-    level = 0
-    for index in range(start, len(source)):
-        level += (source[index] in _OPEN) - (source[index] in _CLOSE)
-        if level == 0:
-            return index
-    return -1
-
-
-def as_text(source: str) -> str:
-    """An answer as words for comparison (see `clean.plain`)."""
-    return plain(clean(source))

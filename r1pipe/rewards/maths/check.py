@@ -1,7 +1,7 @@
 """The maths checker for many answers at once: the cheap paths in this process, the rest in scoring processes.
 
-A comparison that runs out of time or memory is asked once more with the gold answer alone. When that works, the model's answer was
-to blame and is wrong; when it does not, the gold answer cannot be judged by, and the row stays unjudged.
+A comparison that runs out of time or memory is asked once more with the gold answer alone. When that works, the model's
+answer was to blame and is wrong; when it does not, the gold answer cannot be judged by, and the row stays unjudged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from r1pipe.rewards.base import Score
-from r1pipe.rewards.maths.compare import Rules
+from r1pipe.rewards.maths.compare import LENIENT, Rules
 from r1pipe.rewards.maths.judge import Decision, decide, prepare
 from r1pipe.rewards.maths.symbolic import hazard
 from r1pipe.rewards.service import Outcome, Pool, shared_pool
@@ -32,7 +32,7 @@ class Request:
     gold: str
     summary: str
     language: str = "en"
-    rules: Rules = Rules()
+    rules: Rules = LENIENT
 
 
 class Memory:
@@ -67,7 +67,9 @@ def check(requests: Sequence[Request], pool: Pool | None = None, seconds: float 
         if decision.verdict == "open":
             pairs.setdefault((request.gold, decision.answer), decision)
     solved = _symbolic(pairs, pool, seconds) if pairs else {}
-    return [_score(solved.get((r.gold, d.answer), d) if d.verdict == "open" else d) for r, d in zip(requests, decisions, strict=True)]
+    return [
+        _score(solved.get((r.gold, d.answer), d) if d.verdict == "open" else d) for r, d in zip(requests, decisions, strict=True)
+    ]
 
 
 def _score(decision: Decision) -> Score:

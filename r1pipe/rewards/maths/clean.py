@@ -1,8 +1,9 @@
 """One spelling for one thing: answers arrive in LaTeX, Markdown and a dozen scripts, and leave as plain maths text.
 
 `clean` never changes what an answer says; it removes what only concerns its looks (spacing commands, `\\left`, dollar signs,
-full-width forms) and spells symbols one way (≤ for `\\le`, `\\leq`, `\\leqslant`, `<=`). Words that LaTeX sets upright stay marked,
-between `TEXT_OPEN` and `TEXT_CLOSE`, so that the parser can tell "cm" the unit from c times m. Every pattern is linear in the text.
+full-width forms) and spells symbols one way (≤ for `\\le`, `\\leq`, `\\leqslant`, `<=`). Words that LaTeX sets upright stay
+marked, between `TEXT_OPEN` and `TEXT_CLOSE`, so that the parser can tell "cm" the unit from c times m. Every pattern is
+linear in the text.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ ROW = "\ue004"
 _CHARACTERS = {
     **dict(zip("，；：（）［］｛｝！？．。、﹪％＄＝＋－＜＞｜～＾＊／＼", ",;:()[]{}!?..,%%$=+-<>|~^*/\\", strict=True)),
     **dict.fromkeys("−–—‐‑‒―﹣", "-"),
-    **dict.fromkeys("\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000\t\r\n\f\v", " "),
+    **dict.fromkeys("\u00a0\u1680\u202f\u205f\u3000\t\r\n\f\v" + "".join(map(chr, range(0x2000, 0x200B))), " "),
     **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u00ad\u200e\u200f\ue000\ue001\ue002\ue003\ue004", ""),
     **dict.fromkeys("⋅·∙•‧・", "·"),
     **dict.fromkeys("⩽≦≤", "≤"),
@@ -35,20 +36,27 @@ _CHARACTERS = {
 }  # fmt: skip
 _SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿ", "0123456789+-()n", strict=True))
 _SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋ₙ", "0123456789+-n", strict=True))
-_VULGAR = dict(zip("½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞", "12 13 23 14 34 15 25 35 45 16 56 18 38 58 78".split(), strict=True))
+_VULGAR = dict(
+    zip(
+        "½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞", ["12", "13", "23", "14", "34", "15", "25", "35", "45", "16", "56", "18", "38", "58", "78"], strict=True
+    )
+)
 
 _SPELLING = {
-    "≤": "le leq leqslant leqq", "≥": "ge geq geqslant geqq", "≠": "ne neq", "<": "lt", ">": "gt", "∞": "infty", "∪": "cup bigcup",
+    "≤": "le leq leqslant leqq", "≥": "ge geq geqslant geqq", "≠": "ne neq", "<": "lt", ">": "gt", "∞": "infty",
+    "∪": "cup bigcup",
     "∩": "cap bigcap", "∖": "setminus backslash", "∈": "in isin", "±": "pm", "∓": "mp", "×": "times", "·": "cdot bullet ast",
     "÷": "div", "→": "to rightarrow longrightarrow mapsto", "⇒": "implies Rightarrow Longrightarrow therefore", "π": "pi",
     "≈": "approx simeq", "|": "vert lvert rvert mid Vert lVert rVert", "°": "degree textdegree", "≡": "equiv", "∼": "sim",
-    ":": "colon ratio", "(": "lparen langle", ")": "rparen rangle", "[": "lbrack", "]": "rbrack", "\\{": "lbrace", "\\}": "rbrace",
+    ":": "colon ratio", "(": "lparen langle", ")": "rparen rangle", "[": "lbrack", "]": "rbrack", "\\{": "lbrace",
+    "\\}": "rbrace",
     "φ": "varphi phi", "ε": "varepsilon epsilon", "θ": "theta vartheta", "\\frac": "dfrac tfrac cfrac sfrac nicefrac",
     "\\binom": "dbinom tbinom", "∅": "emptyset varnothing", "\\dots": "ldots cdots dotsb dotsc dotsm dotsi dotso vdots ddots",
     "\\euro": "texteuro", "¥": "yen textyen", "£": "pounds textsterling mathsterling", "ℓ": "ell", " or ": "lor vee",
     " and ": "land wedge", ROW: "cr newline", GAP: "quad qquad enskip enspace thinspace medspace thickspace space",
-    "": "left right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr displaystyle textstyle scriptstyle limits"
-    " nolimits rm bf it boldmath hfill strut null leavevmode mathstrut noindent raggedright negthinspace left. right. large Large LARGE huge Huge small tiny normalsize",
+    "": "left right middle big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr Biggl Biggr displaystyle textstyle scriptstyle"
+    " limits nolimits rm bf it boldmath hfill strut null leavevmode mathstrut noindent raggedright negthinspace left. right."
+    " large Large LARGE huge Huge small tiny normalsize",
 }  # fmt: skip
 _DOUBLED = re.compile(
     r"\\\\(?=(?:[dtc]?frac|sqrt|left|right|pi|theta|cdot|times|text|mathrm|boxed|infty|cup|cap|leq?|geq?|neq?|pm|circ|in|ln|log"
@@ -70,7 +78,8 @@ _SYMBOL = re.compile(
 _BLACKBOARD = dict(zip("RNZQC", "ℝℕℤℚℂ", strict=True))
 _ASCII = [
     (re.compile(r"<=|=<"), "≤"), (re.compile(r">="), "≥"), (re.compile(r"!=|<>|\\not\s*="), "≠"), (re.compile(r"\*\*"), "^"),
-    (re.compile(r"(?<=\d) ?[xX] ?(?=10 ?\^)|(?<=\d) x (?=\d)"), "×"), (re.compile(r"\+/-|\+-"), "±"), (re.compile(r"=="), "="), (re.compile(r"->"), "→"),
+    (re.compile(r"(?<=\d) ?[xX] ?(?=10 ?\^)|(?<=\d) x (?=\d)"), "×"), (re.compile(r"\+/-|\+-"), "±"),
+    (re.compile(r"=="), "="), (re.compile(r"->"), "→"),
 ]  # fmt: skip
 _DEGREES = re.compile(r"\^\s*(?:\{\s*(?:\\circ|∘|°|o)\s*\}|\\circ(?![a-zA-Z])|∘|°)|\\circ(?![a-zA-Z])")
 _PERCENT = re.compile(
@@ -157,8 +166,8 @@ def _dollars(text: str) -> str:
 
 def _upright(match: re.Match[str]) -> str:
     word = re.sub(r"\\[ ,;]|~", " ", match.group(1))
-    if not match.group(0).startswith("\\text") and re.fullmatch(r"[~ ]*[A-Za-z][~ ]*", word):
-        return word  # \mathrm{e} is e
+    if len(word) == 1 and not match.group(0).startswith("\\text"):
+        return word  # \mathrm{e} is e, but \mathrm{~s} are seconds
     return TEXT_OPEN + word + TEXT_CLOSE
 
 
@@ -168,7 +177,9 @@ def _symbol(match: re.Match[str]) -> str:
 
 
 def plain(text: str) -> str:
-    """The words of a cleaned answer, for comparison as text: casefolded, without marks, quotes, brackets around it, end punctuation."""
+    """The words of a cleaned answer, for comparison as text: casefolded, without marks, quotes, brackets around it, end
+    punctuation.
+    """
     words = text.translate({ord(TEXT_OPEN): " ", ord(TEXT_CLOSE): " ", ord(GAP): " ", ord(MONEY): "$"})
     words = re.sub(r"\*\*|[{}\"'\\]", " ", words)
     words = " ".join(words.casefold().split()).strip(" .,;:!?")

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from r1pipe.rewards.maths.answer import Group, Quantity, Reading, Relation, Words
 from r1pipe.rewards.maths.clean import plain
 from r1pipe.rewards.maths.equal import number, same
 from r1pipe.rewards.maths.evaluate import context
-from r1pipe.rewards.maths.expression import Node
+from r1pipe.rewards.maths.readings import Group, Quantity, Reading, Relation, Words
 from r1pipe.rewards.maths.realset import real_set, same_set
 from r1pipe.rewards.maths.relations import normalise, relations
+from r1pipe.rewards.maths.tokens import Node
 from r1pipe.rewards.maths.units import ratio
 
 Verdict = bool | None
@@ -22,7 +22,14 @@ _EMPTY_SET = frozenset({"no solution", "no solutions", "no real solution", "no r
 _SAME_WORDS = {
     **dict.fromkeys(_EMPTY_SET, "no solution"),
     **dict.fromkeys(
-        ("infinite number of solutions", "infinitely many solutions", "infinite solutions", "infinitely many", "无穷多解", "∞ solutions"),
+        (
+            "infinite number of solutions",
+            "infinitely many solutions",
+            "infinite solutions",
+            "infinitely many",
+            "无穷多解",
+            "∞ solutions",
+        ),
         "infinitely many solutions",
     ),
     **dict.fromkeys(("does not exist", "dne", "undefined", "not defined", "不存在"), "undefined"),
@@ -43,6 +50,9 @@ class Rules:
 
     percent: str = "lenient"
     tolerance: float = 0.0
+
+
+LENIENT = Rules()
 
 
 def compare(gold: Reading, answer: Reading, rules: Rules) -> Verdict:
@@ -69,7 +79,11 @@ def _words(gold: Reading, answer: Reading) -> Verdict:
         return isinstance(other, Group) and other.kind == "set" and not other.items
     if meaning == "all real numbers":
         reals = real_set(other)
-        return reals is not None and len(reals.intervals) == 1 and reals.intervals[0].low == -context(60).inf == -reals.intervals[0].high
+        return (
+            reals is not None
+            and len(reals.intervals) == 1
+            and reals.intervals[0].low == -context(60).inf == -reals.intervals[0].high
+        )
     return False
 
 
@@ -77,7 +91,11 @@ def _both_signs(reading: Reading) -> Reading:
     """±: both values, as a set."""
     if isinstance(reading, Quantity) and _has_sign(reading.node):
         return Group("set", tuple(replace(reading, node=_chosen(reading.node, plus)) for plus in (True, False)))
-    if isinstance(reading, Group) and reading.kind in ("set", "list") and any(isinstance(i, Quantity) and _has_sign(i.node) for i in reading.items):
+    if (
+        isinstance(reading, Group)
+        and reading.kind in ("set", "list")
+        and any(isinstance(i, Quantity) and _has_sign(i.node) for i in reading.items)
+    ):
         items: list[Reading] = []
         for item in reading.items:
             expanded = _both_signs(item)
@@ -87,7 +105,9 @@ def _both_signs(reading: Reading) -> Reading:
 
 
 def _has_sign(node: Node) -> bool:
-    return node[0] in "±∓" or any(isinstance(part, tuple) and part and isinstance(part[0], str) and _has_sign(part) for part in node[1:])
+    return node[0] in "±∓" or any(
+        isinstance(part, tuple) and part and isinstance(part[0], str) and _has_sign(part) for part in node[1:]
+    )
 
 
 def _chosen(node: Node, plus: bool) -> Node:
@@ -95,7 +115,10 @@ def _chosen(node: Node, plus: bool) -> Node:
     if node[0] in "±∓":
         inner = _chosen(node[1], plus)
         return inner if (node[0] == "±") == plus else ("neg", inner)
-    return (node[0], *(_chosen(part, plus) if isinstance(part, tuple) and part and isinstance(part[0], str) else part for part in node[1:]))
+    return (
+        node[0],
+        *(_chosen(part, plus) if isinstance(part, tuple) and part and isinstance(part[0], str) else part for part in node[1:]),
+    )
 
 
 def quantities(gold: Quantity, answer: Quantity, rules: Rules) -> Verdict:
@@ -164,7 +187,12 @@ def _groups(gold: Reading, answer: Reading, rules: Rules) -> Verdict:
         return _ratios(one, two, rules)
     if _is_matrix(one) or _is_matrix(two):
         return _vectors(one, two, rules)
-    if "union" in (one.kind, two.kind) or "difference" in (one.kind, two.kind) or "builder" in (one.kind, two.kind) or _infinite(gold, answer):
+    if (
+        "union" in (one.kind, two.kind)
+        or "difference" in (one.kind, two.kind)
+        or "builder" in (one.kind, two.kind)
+        or _infinite(gold, answer)
+    ):
         first, second = real_set(gold), real_set(answer)
         if first is not None and second is not None:
             return same_set(first, second)
@@ -172,7 +200,9 @@ def _groups(gold: Reading, answer: Reading, rules: Rules) -> Verdict:
     if "tuple" in (one.kind, two.kind):
         tuples = one if one.kind == "tuple" else two
         other = two if tuples is one else one
-        return "[" not in tuples.brackets and other.kind == "list" and len(one.items) > 1 and in_order(one.items, two.items, rules)
+        return (
+            "[" not in tuples.brackets and other.kind == "list" and len(one.items) > 1 and in_order(one.items, two.items, rules)
+        )
     return in_any_order(one.items, two.items, rules, repeats=not (one.kind == two.kind == "set"))
 
 
@@ -196,7 +226,12 @@ def _infinite(gold: Reading, answer: Reading) -> bool:
 
 
 def _is_matrix(group: Group) -> bool:
-    return group.kind == "list" and len(group.items) == 1 and isinstance(group.items[0], Quantity) and group.items[0].node[0] == "matrix"
+    return (
+        group.kind == "list"
+        and len(group.items) == 1
+        and isinstance(group.items[0], Quantity)
+        and group.items[0].node[0] == "matrix"
+    )
 
 
 def _vectors(one: Group, two: Group, rules: Rules) -> Verdict:
@@ -213,7 +248,7 @@ def _vectors(one: Group, two: Group, rules: Rules) -> Verdict:
 
 def _ratios(one: Group, two: Group, rules: Rules) -> Verdict:
     """a : b equals c : d when the terms are in proportion; a ratio of two equals its quotient."""
-    terms = [group.items if group.kind == "ratio" else group.items + (Quantity(("num", Fraction(1))),) for group in (one, two)]
+    terms = [group.items if group.kind == "ratio" else (*group.items, Quantity(("num", Fraction(1)))) for group in (one, two)]
     if len(terms[0]) != len(terms[1]):
         return False
     first, second = ([item.node for item in side if isinstance(item, Quantity)] for side in terms)

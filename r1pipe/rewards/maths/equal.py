@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from r1pipe.rewards.maths.evaluate import Evaluation, TooLarge, Undefined, has_i, names_in, points, stepwise
-from r1pipe.rewards.maths.expression import Node
+from r1pipe.rewards.maths.tokens import Node
 
 DIGITS, MORE_DIGITS = 60, 150
 
@@ -20,17 +20,22 @@ def same(gold: Node, answer: Node) -> bool | None:
         return True
     names = sorted(names_in(gold) | names_in(answer))
     if not names:
-        return _same_at(gold, answer, {})[0]
+        return _same_number(gold, answer)
     if len(names) > 12:
         return None
     complex_allowed = has_i(gold) or has_i(answer)
-    real, unreal, differs_unreal = 0, 0, False
+    real, unreal, differs_unreal, failed = 0, 0, False, 0
     for point in points(names, stepwise(gold) or stepwise(answer)):
+        at = Evaluation(point, DIGITS)
         try:
-            equal, is_real = _same_at(gold, answer, point)
+            one = at.value(gold)
         except (TooLarge, Undefined):
             continue
-        if equal is None:
+        try:
+            two = at.value(answer)
+            equal, is_real = _same_at(at, one, two, gold, answer)
+        except (TooLarge, Undefined):
+            failed += 1
             continue
         if is_real or complex_allowed:
             if not equal:
@@ -41,36 +46,40 @@ def same(gold: Node, answer: Node) -> bool | None:
             differs_unreal = differs_unreal or not equal
     if real >= 2:
         return True
+    if failed and not real and not unreal:
+        return False  # the gold answer has values, the answer has none
     return True if unreal >= 3 and not differs_unreal else None
 
 
-def _same_at(gold: Node, answer: Node, point: dict[str, Fraction]) -> tuple[bool | None, bool]:
-    """(equal, both real) at one point."""
-    first = Evaluation(point, DIGITS)
-    one = first.value(gold)
-    if not point:
-        try:
-            two = first.value(answer)
-        except Undefined:
-            return False, True
-    else:
-        two = first.value(answer)
+def _same_number(gold: Node, answer: Node) -> bool:
+    """Without names: a gold answer that cannot be worked out raises, an answer without a value is wrong."""
+    at = Evaluation({}, DIGITS)
+    one = at.value(gold)
+    try:
+        two = at.value(answer)
+    except Undefined:
+        return False
+    return _same_at(at, one, two, gold, answer)[0]
+
+
+def _same_at(at: Evaluation, one: Any, two: Any, gold: Node, answer: Node) -> tuple[bool, bool]:
+    """(equal, both real) of two values at one point; looks again with more digits where that decides."""
     if isinstance(one, tuple) or isinstance(two, tuple):
         return _same_matrix(one, two), True
     if isinstance(one, (int, Fraction)) and isinstance(two, (int, Fraction)):
         return one == two, True
-    mp = first.mp
-    one, two = first.number(one), first.number(two)
+    mp = at.mp
+    one, two = at.number(one), at.number(two)
     is_real = mp.im(one) == 0 and mp.im(two) == 0
     if mp.isinf(one) or mp.isinf(two):
-        return one == two, is_real
+        return bool(one == two), is_real
     rough = abs(one - two)
     if rough > (abs(one) + abs(two)) * mp.mpf(10) ** -30 and rough > mp.mpf(10) ** -25:
         return False, is_real
-    second = Evaluation(point, MORE_DIGITS)
-    fine = abs(second.number(second.value(gold)) - second.number(second.value(answer)))
+    again = Evaluation(at.names, MORE_DIGITS)
+    fine = abs(again.number(again.value(gold)) - again.number(again.value(answer)))
     # what is equal differs by rounding only, and rounding shrinks with the precision
-    tiny = max(rough * second.mp.mpf(10) ** -40, (abs(one) + abs(two)) * second.mp.mpf(10) ** -130)
+    tiny = max(rough * again.mp.mpf(10) ** -40, (abs(one) + abs(two)) * again.mp.mpf(10) ** -130)
     return bool(fine == 0 or fine < tiny), is_real
 
 
@@ -78,7 +87,8 @@ def _same_matrix(one: Any, two: Any) -> bool:
     if not (isinstance(one, tuple) and isinstance(two, tuple)) or len(one) != len(two):
         return False
     return all(
-        len(left) == len(right) and all(same_value(a, b) for a, b in zip(left, right, strict=True)) for left, right in zip(one, two, strict=True)
+        len(left) == len(right) and all(same_value(a, b) for a, b in zip(left, right, strict=True))
+        for left, right in zip(one, two, strict=True)
     )
 
 

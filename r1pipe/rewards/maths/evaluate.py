@@ -1,8 +1,8 @@
 """Whether two expressions are the same: exact where numbers are rational, to 60 and then 150 digits where they are not.
 
-Nothing is ever simplified. Names get rational values, several times over, and the two sides are worked out; a difference counts as
-zero only when it shrinks as the precision grows, so 2^-300 and 2^-301 stay different and √2·√3 and √6 are equal. Every operation
-is bounded (bits of a number, size of an exponent or factorial) and raises `TooLarge` instead of hanging.
+Nothing is ever simplified. Names get rational values, several times over, and the two sides are worked out; a difference
+counts as zero only when it shrinks as the precision grows, so 2^-300 and 2^-301 stay different and √2·√3 and √6 are equal.
+Every operation is bounded (bits of a number, size of an exponent or factorial) and raises `TooLarge` instead of hanging.
 """
 
 from __future__ import annotations
@@ -11,20 +11,28 @@ import math
 import threading
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from importlib import import_module
 from typing import Any
 
 from r1pipe.rewards.maths import matrix
-from r1pipe.rewards.maths.expression import Node
+from r1pipe.rewards.maths.tokens import Node
 
 Value = Any
 """An int or Fraction (exact), an mpmath number, or a matrix (tuple of rows)."""
 
 MAX_BITS, MAX_FACTORIAL, MAX_EXPONENT, MAX_ANGLE = 120_000, 3000, 10**6, 10**30
 BUDGET = 100_000
-"""Work that one judgement may take: nodes worked out, large numbers counting for more. About half a second, on any machine the same."""
+"""Work that one judgement may take: nodes worked out, large numbers counting for more. About half a second, on any machine the
+same.
+"""
 _STEPWISE = frozenset({"floor", "ceil", "factorial", "binom", "gcd", "lcm"})
-_SMALL = [Fraction(n, d) for n, d in ((7, 5), (13, 11), (23, 17), (19, 7), (31, 13), (11, 8), (41, 29), (5, 3), (29, 12), (17, 9))]
-_LARGE = [Fraction(n, d) for n, d in ((97, 7), (233, 11), (151, 13), (89, 5), (311, 17), (73, 3), (127, 8), (199, 9), (163, 6), (139, 10))]
+_SMALL = [
+    Fraction(n, d) for n, d in ((7, 5), (13, 11), (23, 17), (19, 7), (31, 13), (11, 8), (41, 29), (5, 3), (29, 12), (17, 9))
+]
+_LARGE = [
+    Fraction(n, d)
+    for n, d in ((97, 7), (233, 11), (151, 13), (89, 5), (311, 17), (73, 3), (127, 8), (199, 9), (163, 6), (139, 10))
+]
 _local = threading.local()
 
 
@@ -40,9 +48,7 @@ def context(digits: int) -> Any:
     """This thread's mpmath context of that precision (mpmath's own is shared by all threads)."""
     contexts: dict[int, Any] = _local.__dict__.setdefault("contexts", {})
     if digits not in contexts:
-        from mpmath.ctx_mp import MPContext
-
-        contexts[digits] = MPContext()
+        contexts[digits] = import_module("mpmath.ctx_mp").MPContext()
         contexts[digits].dps = digits
     return contexts[digits]
 
@@ -168,6 +174,8 @@ class Evaluation:
         power = self.number(exponent)
         number = self.number(base)
         if number == 0:
+            if self.mp.im(power) == 0 and self.mp.re(power) > 0:
+                return Fraction(0)
             raise Undefined("power of zero")
         if abs(power * self.mp.log(number)) > MAX_EXPONENT:
             raise TooLarge("power")

@@ -1,30 +1,22 @@
 """A strict parser for the maths that final answers are made of, LaTeX or plain.
 
 Strict means that every token must find its place: a parser that skips what it does not know calls unequal things equal. What it
-refuses (integrals, sums, limits) goes to SymPy in a worker process, or stays text. Trees are tuples, `(kind, ...)`; depth and length
-are limited, so that no answer can exhaust the stack.
+refuses (integrals, sums, limits) goes to SymPy in a worker process, or stays text. Trees are tuples, `(kind, ...)`; depth and
+length are limited, so that no answer can exhaust the stack.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
 
+from r1pipe.rewards.maths import names
 from r1pipe.rewards.maths.clean import TEXT_CLOSE, TEXT_OPEN
-from r1pipe.rewards.maths.tokens import FUNCTIONS, GREEK, ParseError, tokenise
-
-Node = tuple[Any, ...]
+from r1pipe.rewards.maths.names import CLOSERS, product_of
+from r1pipe.rewards.maths.tokens import Node, ParseError, tokenise
 
 MAX_DEPTH, MAX_DIGITS, MAX_POSTFIX = 50, 4000, 8
-_CLOSERS = {"(": ")", "[": "]", "{": "}", "\\{": "\\}"}
-_NO_FACTOR = frozenset("\\pmod \\dots \\end \\euro \\rfloor \\rceil \\bmod \\mod".split())
-
-
-def product_of(factors: list[Node]) -> Node:
-    """One factor, or their product."""
-    return factors[0] if len(factors) == 1 else ("mul", *factors)
+_NO_FACTOR = frozenset(["\\pmod", "\\dots", "\\end", "\\euro", "\\rfloor", "\\rceil", "\\bmod", "\\mod"])
 
 
 def quotient(above: list[Node], below: list[Node]) -> Node:
@@ -158,8 +150,8 @@ class Parser:
         kind, value = self.take()
         if kind == "number":
             return self.number(value)
-        if kind in ("symbol", "escaped") and value in _CLOSERS:
-            return self.group(_CLOSERS[value])
+        if kind in ("symbol", "escaped") and value in CLOSERS:
+            return self.group(CLOSERS[value])
         if value == "|":
             self.depth += 1
             inner = self.group("|")
@@ -168,21 +160,12 @@ class Parser:
         if value == "∞":
             return ("inf",)
         if kind == "letter" or (kind == "symbol" and value.isalpha()):
-            return self.name(value)
+            return names.variable(self, value)
         if kind == "text":
-            return self.letters(value.strip(TEXT_OPEN + TEXT_CLOSE + " "))
+            return names.letters(self, value.strip(TEXT_OPEN + TEXT_CLOSE + " "))
         if kind == "command":
-            return self.command(value[1:])
+            return names.command(self, value[1:])
         raise ParseError(f"unexpected {value or 'end'}")
-
-    def letters(self, word: str) -> Node:
-        """Upright letters inside a formula are a product of names, or a function or constant."""
-        if word in FUNCTIONS:
-            return self.command(word)
-        if not word.isalpha() or len(word) > 3 or not word.isascii():
-            raise ParseError(f"words in a formula: {word}")
-        factors: list[Node] = [("e",) if letter == "e" else ("i",) if letter == "i" else ("name", letter) for letter in word]
-        return product_of(factors)
 
     def number(self, value: str) -> Node:
         """A number, a mixed number (3\\frac12, 3 1/2), or digits with a base (52_8)."""
@@ -212,136 +195,6 @@ class Parser:
             braced = values[1].isdigit() and values[2] == "}"
             return braced and ((values[3] == "{" and values[4].isdigit() and values[5] == "}") or values[3].isdigit())
         return values[0].isdigit() and (len(values[0]) == 2 or values[1].isdigit() or (values[1] == "{" and values[2].isdigit()))
-
-    def name(self, letter: str) -> Node:
-        """A variable with its subscript; e, i and π are constants; f, g, h before a bracket are applied, not multiplied."""
-        subscript = ""
-        if self.peek()[1] == "_":
-            self.take()
-            subscript = self.raw_argument()
-        if letter == "C" and subscript and self.peek()[1] == "^":  # combinations, as Chinese textbooks write them
-            choose = self._combinations(subscript)
-            if choose is not None:
-                return choose
-        if self.peek()[1] == "'":
-            raise ParseError("derivative")
-        if not subscript and letter in ("e", "i", "π"):
-            return ("pi",) if letter == "π" else (letter,)
-        symbol = f"{letter}_{subscript}" if subscript else letter
-        if letter in "fghFG" and self.peek()[1] == "(":
-            self.take()
-            return ("apply", symbol, *self.arguments(")"))
-        return ("name", symbol)
-
-    def _combinations(self, subscript: str) -> Node | None:
-        start = self.position
-        self.take()
-        top = self.argument(whole_number=True)
-        if not re.fullmatch(r"\d+|[a-z]", subscript) or top[0] not in ("num", "name") or subscript in ("1", "2") or top == ("name", "T"):
-            self.position = start
-            return None
-        below: Node = ("num", Fraction(int(subscript))) if subscript.isdigit() else ("name", subscript)
-        return ("call", "binom", below, top)
-
-    def raw_argument(self) -> str:
-        """The text of a subscript."""
-        if self.peek()[1] != "{":
-            return self.take()[1].strip(TEXT_OPEN + TEXT_CLOSE + " \\")
-        parts: list[str] = []
-        level = 0
-        while True:
-            kind, value = self.take()
-            level += {"{": 1, "}": -1}.get(value, 0)
-            if kind == "end":
-                raise ParseError("unclosed subscript")
-            if level == 0:
-                return "".join(parts)
-            if value not in "{}":
-                parts.append(value.strip(TEXT_OPEN + TEXT_CLOSE + " \\"))
-
-    def arguments(self, close: str) -> list[Node]:
-        """Arguments of a function up to the closing bracket."""
-        found = [self.sum()]
-        while self.peek()[1] == ",":
-            self.take()
-            found.append(self.sum())
-        self.expect(close)
-        return found
-
-    def command(self, name: str) -> Node:
-        """What a LaTeX command (or the plain name of a function) stands for."""
-        if name in ("frac", "binom"):
-            if self.peek()[1] == "(":  # frac(1, 2), as some write it without LaTeX
-                self.take()
-                pair = self.arguments(")")
-            else:
-                pair = [self.argument(), self.argument()]
-            if len(pair) != 2:
-                raise ParseError(name)
-            return ("div", *pair) if name == "frac" else ("call", "binom", *pair)
-        if name == "sqrt":
-            index: Node = ("num", Fraction(2))
-            if self.peek()[1] == "[":
-                self.take()
-                index = self.group("]")
-            return ("root", index, self.argument(whole_number=True))
-        if name.lower() in ("pi", "infinity", "infty", "inf"):
-            return ("pi",) if name.lower() == "pi" else ("inf",)
-        if name in ("lfloor", "lceil"):
-            return ("call", "floor" if name == "lfloor" else "ceil", self.group("\\r" + name[1:]))
-        if name in FUNCTIONS:
-            return self.function(FUNCTIONS[name])
-        if name in GREEK:
-            return self.name(GREEK[name])
-        if name in ("angle", "triangle", "overline", "widehat", "odot"):
-            return ("name", name + self.raw_argument() + self._letters())
-        if name in ("boxed", "mathrm", "text", "mathbf", "fbox", "displaystyle", "ensuremath"):
-            return self.argument()
-        if name == "begin":
-            from r1pipe.rewards.maths.matrix import parse_matrix
-
-            return parse_matrix(self)
-        raise ParseError(f"unknown command {name}")
-
-    def _letters(self) -> str:
-        letters = ""
-        while self.peek()[0] == "letter" and self.peek()[1].isupper():
-            letters += self.take()[1]
-        return letters
-
-    def function(self, name: str) -> Node:
-        """A function with its subscript (a base), exponent and argument."""
-        exponent: Node | None = None
-        base: Node | None = None
-        for _ in range(2):
-            if self.peek()[1] == "^":
-                self.take()
-                exponent = self.argument(whole_number=True)
-            elif self.peek()[1] == "_" and name == "log":
-                self.take()
-                base = self.argument(whole_number=True)
-        arguments = self.function_arguments()
-        node: Node = ("call", name, *arguments) if base is None else ("call", "log", *arguments, base)
-        if exponent == ("neg", ("num", Fraction(1))) and name in ("sin", "cos", "tan", "cot"):
-            return ("call", "a" + name, *arguments)
-        return node if exponent is None else ("pow", node, exponent)
-
-    def function_arguments(self) -> list[Node]:
-        """In brackets, or the factors that follow up to a sign or the next function: ln 2, sin 2x, cos(a + b)."""
-        kind, value = self.peek()
-        if value in ("(", "[", "{", "\\{"):
-            self.take()
-            return self.arguments(_CLOSERS[value])
-        negative = value == "-"
-        if negative:
-            self.take()
-        factors = [self.power()]
-        while True:
-            kind, value = self.peek()
-            if not self.starts_factor(kind, value) or (kind == "command" and value[1:] in FUNCTIONS) or value in ("(", "["):
-                result = product_of(factors)
-                return [("neg", result) if negative else result]
-            factors.append(self.power())
 
 
 def parse_prefix(text: str) -> tuple[Node, str]:

@@ -8,7 +8,16 @@ from fractions import Fraction
 from typing import Any
 
 from r1pipe.rewards.maths import matrix
-from r1pipe.rewards.maths.evaluate import MAX_ANGLE, MAX_BITS, MAX_EXPONENT, MAX_FACTORIAL, Evaluation, TooLarge, Undefined, shaped
+from r1pipe.rewards.maths.evaluate import (
+    MAX_ANGLE,
+    MAX_BITS,
+    MAX_EXPONENT,
+    MAX_FACTORIAL,
+    Evaluation,
+    TooLarge,
+    Undefined,
+    shaped,
+)
 
 Value = Any
 Function = Callable[..., Value]
@@ -134,11 +143,13 @@ def _root(index: int) -> Function:
 
 
 FUNCTIONS: dict[str, Function] = {
-    **{name: _analytic(name) for name in ("sin", "cos", "tan", "cot", "sec", "csc", "asin", "acos", "atan", "acot", "asinh", "acosh", "atanh")},
+    **{name: _analytic(name) for name in ("sin", "cos", "tan", "cot", "sec", "csc")},
+    **{name: _analytic(name) for name in ("asin", "acos", "atan", "acot", "asinh", "acosh", "atanh")},
     **{name: _analytic(name, MAX_EXPONENT) for name in ("sinh", "cosh", "tanh")},
     "ln": _log, "log": _log, "lg": _log10, "exp": _exp, "sqrt": _root(2), "cbrt": _root(3), "abs": _abs, "det": _det,
     "floor": _rounding(True), "ceil": _rounding(False), "factorial": _factorial, "binom": _binom,
     "gcd": _of_whole_numbers(math.gcd), "lcm": _of_whole_numbers(math.lcm), "max": _extreme(True), "min": _extreme(False),
-    "re": lambda at, x: at.mp.re(at.number(x)), "im": lambda at, x: at.mp.im(at.number(x)), "arg": lambda at, x: at.mp.arg(at.number(x)),
+    "re": lambda at, x: at.mp.re(at.number(x)), "im": lambda at, x: at.mp.im(at.number(x)), "arg": lambda at,
+    x: at.mp.arg(at.number(x)),
     "div": lambda at, x, y: at.divide(x, y),
 }  # fmt: skip

@@ -9,11 +9,13 @@ from fractions import Fraction
 from functools import lru_cache
 
 from r1pipe.rewards.extract import box_run, final_answer, final_words, last_box
-from r1pipe.rewards.maths.answer import MAX_ANSWER_CHARS, Group, Quantity, Reading, Relation, Words, read, split_list, tidy
+from r1pipe.rewards.maths.answer import MAX_ANSWER_CHARS, read, tidy
 from r1pipe.rewards.maths.clean import GAP, clean, plain
-from r1pipe.rewards.maths.compare import Rules, compare
+from r1pipe.rewards.maths.compare import LENIENT, Rules, compare
 from r1pipe.rewards.maths.equal import DIGITS
 from r1pipe.rewards.maths.evaluate import Evaluation, TooLarge, Undefined, fresh_budget, names_in
+from r1pipe.rewards.maths.readings import Group, Quantity, Reading, Relation, Words
+from r1pipe.rewards.maths.split import split_list
 
 CACHED_CHARS = 600
 """Only pairs of texts up to this length are remembered, so that the cache stays small whatever comes in."""
@@ -21,9 +23,14 @@ MAX_WORDS = 8
 """A gold answer of more words than this is prose: only the same prose can be called right."""
 
 _PLAIN_NUMBER = re.compile(r"[-+]?\d{1,400}(?:\.\d{1,400})?")
-_ADVANCED = re.compile(r"\\(?:int|iint|oint|sum|prod|lim|partial|nabla|frac\{d\}|frac\{\\mathrm\{d\}\}|limsup|liminf|cases|begin\{cases\})(?![a-zA-Z])|[A-Za-z]'+\s*\(")
+_ADVANCED = re.compile(
+    r"\\(?:int|iint|oint|sum|prod|lim|partial|nabla|frac\{d\}|frac\{\\mathrm\{d\}\}|limsup|liminf|cases|begin\{cases\})(?![a-zA-Z])|[A-Za-z]'+\s*\("
+)
 _TEXTUAL = re.compile(r"[\w\s.,:;'\"()\-/&!?%°∞∅\ue000\ue001]*")
-_LEAD = re.compile(r"\s*(?:the\s+)?(?:final\s+|correct\s+)?(?:solution|answer|result)s?\s*(?:is|are)?\s*:?\s+|\s*(?:答案|解|答)\s*[:：是为]+\s*", re.IGNORECASE)
+_LEAD = re.compile(
+    r"\s*(?:the\s+)?(?:final\s+|correct\s+)?(?:solution|answer|result)s?\s*(?:is|are)?\s*:?\s+|\s*(?:答案|解|答)\s*[:：是为]+\s*",
+    re.IGNORECASE,
+)
 _VERDICT_WORD = re.compile(r"\s*(yes|no|true|false|valid|invalid|是|否)\b\s*[.,;:!]", re.IGNORECASE)
 _FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$]+?)\$", re.DOTALL)
 _LETTER = re.compile(r"[\s(（【\[*]*([A-Ka-k])\s*(?:[)）】\]*]|[.:、,：．]|$)")
@@ -70,7 +77,7 @@ def prepare(gold: str, language: str = "en") -> Gold:
     box = last_box(gold)
     text = gold.strip() if box is None else box
     kind, readings = _kind(text, language)
-    if kind in ("prose", "unknown", "advanced") or (kind == "words" and re.search(r"\d", text)):
+    if kind in ("prose", "unknown", "advanced") or (kind == "words" and (re.search(r"\d", text) or _VERDICT_WORD.match(text))):
         for shorter in _shorter(text):
             inner_kind, inner = _kind(shorter, language)
             if inner_kind in ("maths", "letter") or (inner_kind == "words" and kind != "words"):
@@ -90,7 +97,7 @@ def _kind(text: str, language: str) -> tuple[str, list[Reading]]:
     if _ADVANCED.search(cleaned):
         return "advanced", readings
     if not _TEXTUAL.fullmatch(cleaned):
-        mixed = [reading for reading in readings if isinstance(reading, Group | Relation)]
+        mixed: list[Reading] = [reading for reading in readings if isinstance(reading, Group | Relation)]
         return ("maths", mixed) if mixed and all(_textual(reading) for reading in mixed) else ("unknown", readings)
     return ("words" if len(cleaned.split()) <= MAX_WORDS else "prose"), readings
 
@@ -127,7 +134,7 @@ def _shorter(text: str) -> Iterator[str]:
         yield found.text
 
 
-def decide(gold: str, summary: str, language: str = "en", rules: Rules = Rules()) -> Decision:
+def decide(gold: str, summary: str, language: str = "en", rules: Rules = LENIENT) -> Decision:
     """Judge a summary against a gold answer by the cheap paths; never raises for what a model wrote."""
     found = final_answer(summary)
     if not found.text.strip():
@@ -135,7 +142,11 @@ def decide(gold: str, summary: str, language: str = "en", rules: Rules = Rules()
             return Decision("unjudged", "the gold answer is empty")
         return Decision("wrong", "no answer found" if found.rule == "none" else f"empty answer ({found.rule})")
     decision = pair(gold, found.text, language, rules)
-    if decision.verdict == "wrong" and found.rule not in ("tag", "box", "hash") and _prepared(gold[:CACHED_CHARS], language).kind == "words":
+    if (
+        decision.verdict == "wrong"
+        and found.rule not in ("tag", "box", "hash")
+        and _prepared(gold[:CACHED_CHARS], language).kind == "words"
+    ):
         words = final_words(summary)
         if words and pair(gold, words, language, rules).verdict == "right":
             return Decision("right", f"answered {short(words)}, wanted {short(gold)}")
@@ -152,7 +163,7 @@ def _several(gold: str, language: str) -> bool:
     return any(isinstance(reading, Group) for reading in _prepared(gold, language).readings)
 
 
-def pair(gold: str, answer: str, language: str = "en", rules: Rules = Rules()) -> Decision:
+def pair(gold: str, answer: str, language: str = "en", rules: Rules = LENIENT) -> Decision:
     """Judge an answer, already found, against a gold answer."""
     if len(gold) + len(answer) <= CACHED_CHARS:
         return _remembered(gold, answer, language, rules)

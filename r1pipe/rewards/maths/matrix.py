@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from r1pipe.rewards.maths.clean import ROW
+from r1pipe.rewards.maths.tokens import Node, ParseError
 
 if TYPE_CHECKING:
-    from r1pipe.rewards.maths.expression import Node, Parser
+    from r1pipe.rewards.maths.expression import Parser
 
 ENVIRONMENTS = frozenset({"matrix", "pmatrix", "bmatrix", "Bmatrix", "vmatrix", "Vmatrix", "smallmatrix", "array"})
 MAX_CELLS, MAX_DETERMINANT = 400, 6
@@ -16,13 +17,13 @@ MAX_CELLS, MAX_DETERMINANT = 400, 6
 
 def parse_matrix(parser: Parser) -> Node:
     """The rest of an environment whose `\\begin` was just taken: ("matrix", rows), or its determinant for `vmatrix`."""
-    from r1pipe.rewards.maths.expression import ParseError
+    from r1pipe.rewards.maths.names import raw_argument
 
-    name = parser.raw_argument()
+    name = raw_argument(parser)
     if name not in ENVIRONMENTS:
         raise ParseError(f"environment {name}")
     if name == "array":
-        parser.raw_argument()  # the column layout
+        raw_argument(parser)  # the column layout
     rows: list[tuple[Node, ...]] = []
     row: list[Node] = []
     cells = 0
@@ -44,7 +45,7 @@ def parse_matrix(parser: Parser) -> Node:
             parser.position -= 1
             break
     parser.take()
-    if parser.raw_argument() != name or not rows or len({len(cells) for cells in rows}) != 1:
+    if raw_argument(parser) != name or not rows or len({len(cells) for cells in rows}) != 1:
         raise ParseError("ragged matrix")
     node: Node = ("matrix", *rows)
     return ("call", "det", node) if name in ("vmatrix", "Vmatrix") else node

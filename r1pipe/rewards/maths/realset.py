@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from r1pipe.rewards.maths.answer import Group, Quantity, Reading, Relation
 from r1pipe.rewards.maths.equal import number, same_value
 from r1pipe.rewards.maths.evaluate import context
+from r1pipe.rewards.maths.readings import Group, Quantity, Reading, Relation
 
 _FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤", "=": "=", "≠": "≠"}
 _EVERYTHING = ("ℝ", "R")
@@ -160,13 +160,15 @@ def _of_relation(reading: Relation) -> RealSet | None:
         inner = real_set(reading.sides[1])
         return None if inner is None else RealSet(inner.intervals, reading.labels[0])
     sides = list(reading.sides)
-    places = [index for index, side in enumerate(sides) if isinstance(side, Quantity) and side.node[0] == "name" and side.unit is None]
+    places = [
+        index for index, side in enumerate(sides) if isinstance(side, Quantity) and side.node[0] == "name" and side.unit is None
+    ]
     if len(places) != 1 or any(sign not in _FLIPPED for sign in reading.signs) or set(reading.signs) == {"="}:
         return None
     place = places[0]
     variable = sides[place]
     assert isinstance(variable, Quantity)
-    allowed = (Interval(-_infinity(), False, _infinity(), False),)
+    allowed: tuple[Interval, ...] = (Interval(-_infinity(), False, _infinity(), False),)
     for index, sign in enumerate(reading.signs):
         if index not in (place - 1, place):
             return None
@@ -192,6 +194,9 @@ def same_set(one: RealSet, two: RealSet) -> bool:
     if one.variable and two.variable and one.variable != two.variable:
         return False
     return len(one.intervals) == len(two.intervals) and all(
-        same_value(a.low, b.low) and same_value(a.high, b.high) and a.low_closed == b.low_closed and a.high_closed == b.high_closed
+        same_value(a.low, b.low)
+        and same_value(a.high, b.high)
+        and a.low_closed == b.low_closed
+        and a.high_closed == b.high_closed
         for a, b in zip(one.intervals, two.intervals, strict=True)
     )

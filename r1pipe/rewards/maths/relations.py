@@ -1,7 +1,7 @@
 """Equations, inequalities and assignments.
 
-An answer may name what it found ("x = 5", "f(x) = x²", "m + n = 113"); the name is not part of the value. An equation that *is* the
-answer (a line, a plane) must be the same equation: its right side alone is not it.
+An answer may name what it found ("x = 5", "f(x) = x²", "m + n = 113"); the name is not part of the value. An equation that
+*is* the answer (a line, a plane) must be the same equation: its right side alone is not it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from r1pipe.rewards.maths.answer import Group, Quantity, Reading, Relation
 from r1pipe.rewards.maths.equal import number, same_equation
 from r1pipe.rewards.maths.evaluate import names_in
-from r1pipe.rewards.maths.expression import Node
+from r1pipe.rewards.maths.readings import Group, Quantity, Reading, Relation
 from r1pipe.rewards.maths.realset import real_set, same_set
+from r1pipe.rewards.maths.tokens import Node
 
 Verdict = bool | None
 Compare = Callable[[Reading, Reading, Any], Verdict]
@@ -29,14 +29,23 @@ _FLIPPED = {">": "<", "≥": "≤"}
 
 def is_equation(reading: Reading) -> bool:
     """Whether a relation only says what equals what."""
-    return isinstance(reading, Relation) and "=" in reading.signs + ("=",) * ("≡" in reading.signs) and set(reading.signs) <= _EQUAL_SIGNS
+    return (
+        isinstance(reading, Relation)
+        and "=" in reading.signs + ("=",) * ("≡" in reading.signs)
+        and set(reading.signs) <= _EQUAL_SIGNS
+    )
 
 
 def normalise(reading: Reading) -> Reading:
     """(x, y) = (1, 2), [x = 1, y = 2] and {x = 1, y = 2} as a list of assignments; x = 1 or x = 2 as x = 1, 2; 5 = x as x = 5."""
     if isinstance(reading, Relation) and reading.signs == ("=",):
         left, right = reading.sides
-        if isinstance(left, Group) and isinstance(right, Group) and left.kind == right.kind == "tuple" and len(left.items) == len(right.items):
+        if (
+            isinstance(left, Group)
+            and isinstance(right, Group)
+            and left.kind == right.kind == "tuple"
+            and len(left.items) == len(right.items)
+        ):
             names = [item.node[1] if isinstance(item, Quantity) and item.node[0] == "name" else "" for item in left.items]
             if all(names):
                 pairs = zip(left.items, right.items, names, strict=True)
@@ -49,7 +58,9 @@ def normalise(reading: Reading) -> Reading:
         if len(assigned) == len(items):
             labels = {item.labels[0] for item in assigned}
             if len(labels) == 1:
-                return Relation(("=",), (assigned[0].sides[0], Group("list", tuple(item.sides[1] for item in assigned))), (labels.pop(), ""))
+                return Relation(
+                    ("=",), (assigned[0].sides[0], Group("list", tuple(item.sides[1] for item in assigned))), (labels.pop(), "")
+                )
             return Group("list", tuple(items))
         return replace(reading, items=tuple(items))
     return reading
@@ -66,7 +77,8 @@ def is_label(text: str) -> bool:
 def relations(gold: Reading, answer: Reading, rules: Any, compare: Compare) -> Verdict:
     """Verdict where at least one side is a relation."""
     if is_equation(gold) and is_equation(answer):
-        assert isinstance(gold, Relation) and isinstance(answer, Relation)
+        assert isinstance(gold, Relation)
+        assert isinstance(answer, Relation)
         return _equations(gold, answer, rules, compare)
     if is_equation(gold):
         assert isinstance(gold, Relation)
@@ -99,8 +111,13 @@ def _named(equation: Relation) -> bool:
 
 
 def _names_only(side: Reading) -> bool:
-    return isinstance(side, Group) and side.kind in ("tuple", "ratio") and all(
-        isinstance(item, Quantity) and item.node[0] in ("name", "mul", "apply") and bool(names_in(item.node)) for item in side.items
+    return (
+        isinstance(side, Group)
+        and side.kind in ("tuple", "ratio")
+        and all(
+            isinstance(item, Quantity) and item.node[0] in ("name", "mul", "apply") and bool(names_in(item.node))
+            for item in side.items
+        )
     )
 
 
@@ -137,7 +154,13 @@ def _equations(gold: Relation, answer: Relation, rules: Any, compare: Compare) -
     sides: list[tuple[Node, Node]] = []
     for equation in (gold, answer):
         left, right = equation.sides[0], equation.sides[-1]
-        if len(equation.sides) == 2 and isinstance(left, Quantity) and isinstance(right, Quantity) and not left.unit and not right.unit:
+        if (
+            len(equation.sides) == 2
+            and isinstance(left, Quantity)
+            and isinstance(right, Quantity)
+            and not left.unit
+            and not right.unit
+        ):
             sides.append((left.node, right.node))
     unknown = False
     if len(sides) == 2:
@@ -182,7 +205,9 @@ def _inequalities(gold: Relation, answer: Relation, rules: Any, compare: Compare
         return True
     quantities = [side for side in (*one.sides, *two.sides) if isinstance(side, Quantity) and side.unit is None]
     if len(quantities) == 4 and len(one.sides) == 2:
-        return same_equation((quantities[0].node, quantities[1].node), (quantities[2].node, quantities[3].node), positive=one.signs != ("≠",))
+        return same_equation(
+            (quantities[0].node, quantities[1].node), (quantities[2].node, quantities[3].node), positive=one.signs != ("≠",)
+        )
     return None if None in verdicts else False
 
 

@@ -43,13 +43,17 @@ def parse(text: str) -> Any:
 
     bare = text.replace("$", "").replace("\\(", "").replace("\\)", "").replace("\\[", "").replace("\\]", "").strip()
     found = parse_latex(
-        f"${bare}$", extraction_config=[LatexExtractionConfig()], fallback_mode="no_fallback", parsing_timeout=None, raise_on_error=False
+        f"${bare}$",
+        extraction_config=[LatexExtractionConfig()],
+        fallback_mode="no_fallback",
+        parsing_timeout=None,
+        raise_on_error=False,
     )
     return [item for item in found if not isinstance(item, str)] or None
 
 
 def compare_texts(gold: str, answer: str) -> str:
-    """"right", "wrong", or "gold" when the gold answer cannot be parsed."""
+    """ "right", "wrong", or "gold" when the gold answer cannot be parsed."""
     from math_verify import verify
 
     wanted = parse(gold)
@@ -62,5 +66,5 @@ def compare_texts(gold: str, answer: str) -> str:
 
 
 def check_gold(gold: str) -> str:
-    """"right" when a gold answer equals itself, so that a failed comparison was the answer's doing."""
+    """ "right" when a gold answer equals itself, so that a failed comparison was the answer's doing."""
     return compare_texts(gold, gold)

@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from r1pipe.rewards.maths.clean import GAP, TEXT_CLOSE, TEXT_OPEN, without_marks
 from r1pipe.rewards.maths.units import known
+
+Node = tuple[Any, ...]
+"""A tree: its kind, then what belongs to it, e.g. ("add", ("num", Fraction(1)), ("name", "x"))."""
 
 MAX_TOKENS = 1500
 
 FUNCTIONS = {
     "sin": "sin", "cos": "cos", "tan": "tan", "cot": "cot", "sec": "sec", "csc": "csc", "arcsin": "asin", "arccos": "acos",
-    "arctan": "atan", "asin": "asin", "acos": "acos", "atan": "atan", "arccot": "acot", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
-    "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "ln": "ln", "log": "log", "lg": "lg", "exp": "exp", "sqrt": "sqrt",
-    "abs": "abs", "floor": "floor", "ceil": "ceil", "gcd": "gcd", "lcm": "lcm", "max": "max", "min": "min", "det": "det", "cbrt": "cbrt",
-    "Re": "re", "Im": "im", "arg": "arg", "binom": "binom", "choose": "binom", "factorial": "factorial", "frac": "div", "tg": "tan", "ctg": "cot",
+    "arctan": "atan", "asin": "asin", "acos": "acos", "atan": "atan", "arccot": "acot", "sinh": "sinh", "cosh": "cosh",
+    "tanh": "tanh",
+    "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "ln": "ln", "log": "log", "lg": "lg", "exp": "exp",
+    "sqrt": "sqrt",
+    "abs": "abs", "floor": "floor", "ceil": "ceil", "gcd": "gcd", "lcm": "lcm", "max": "max", "min": "min", "det": "det",
+    "cbrt": "cbrt",
+    "Re": "re", "Im": "im", "arg": "arg", "binom": "binom", "choose": "binom", "factorial": "factorial", "frac": "div",
+    "tg": "tan", "ctg": "cot",
     "cosec": "csc",
 }  # fmt: skip
 GREEK = {
     "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "zeta": "ζ", "eta": "η", "iota": "ι", "kappa": "κ", "lambda": "λ",
     "mu": "μ", "nu": "ν", "xi": "ξ", "rho": "ρ", "sigma": "σ", "tau": "τ", "upsilon": "υ", "chi": "χ", "psi": "ψ", "omega": "ω",
-    "Gamma": "Γ", "Delta": "Δ", "Theta": "Θ", "Lambda": "Λ", "Xi": "Ξ", "Pi": "Π", "Sigma": "Σ", "Phi": "Φ", "Psi": "Ψ", "Omega": "Ω",
+    "Gamma": "Γ", "Delta": "Δ", "Theta": "Θ", "Lambda": "Λ", "Xi": "Ξ", "Pi": "Π", "Sigma": "Σ", "Phi": "Φ", "Psi": "Ψ",
+    "Omega": "Ω",
     "hbar": "ħ", "theta": "θ", "phi": "φ", "ell": "ℓ",
 }  # fmt: skip
 _TOKEN = re.compile(
     rf"(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{{1,4}}(?![\d.a-zA-Z]))?)|(?P<text>{TEXT_OPEN}[^{TEXT_CLOSE}]*{TEXT_CLOSE})"
-    rf"|(?P<foreign>[A-Za-z]*[\u00c0-\u024f]+[A-Za-z\u00c0-\u024f]*|[^\W\dA-Za-z_\u0370-\u03ffℓħℝℕℤℚℂ]+)|(?P<command>\\[A-Za-z]+)|(?P<escaped>\\.)|(?P<word>[A-Za-z]+)|(?P<space>[ {GAP}]+)|(?P<symbol>.)"
+    rf"|(?P<foreign>[A-Za-z]*[\u00c0-\u024f]+[A-Za-z\u00c0-\u024f]*|[^\W\dA-Za-z_\u0370-\u03ffℓħℝℕℤℚℂ]+)"
+    rf"|(?P<command>\\[A-Za-z]+)|(?P<escaped>\\.)|(?P<word>[A-Za-z]+)|(?P<space>[ {GAP}]+)|(?P<symbol>.)"
 )
 
 

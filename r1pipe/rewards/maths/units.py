@@ -15,8 +15,10 @@ from r1pipe.rewards.maths.clean import GAP, MONEY, TEXT_CLOSE, TEXT_OPEN, withou
 
 _UNITS: dict[str, dict[str, str]] = {
     "length": {
-        "1": "m meter meters metre metres 米 公尺 メートル", "1/100": "cm centimeter centimeters centimetre centimetres 厘米 公分 センチ",
-        "1/1000": "mm millimeter millimeters millimetre millimetres 毫米", "1/10": "dm decimeter decimeters decimetre decimetres 分米",
+        "1": "m meter meters metre metres 米 公尺 メートル",
+        "1/100": "cm centimeter centimeters centimetre centimetres 厘米 公分 センチ",
+        "1/1000": "mm millimeter millimeters millimetre millimetres 毫米",
+        "1/10": "dm decimeter decimeters decimetre decimetres 分米",
         "1000": "km kilometer kilometers kilometre kilometres 千米 公里", "254/10000": "in inch inches 英寸",
         "3048/10000": "ft foot feet 英尺", "9144/10000": "yd yard yards", "1609344/1000": "mi mile miles 英里",
         "1/1000000": "μm micrometer micrometers", "1/1000000000": "nm nanometer nanometers",
@@ -28,12 +30,14 @@ _UNITS: dict[str, dict[str, str]] = {
     "months": {"1": "month months 月 个月", "12": "year years yr yrs 年"},
     "mass": {
         "1": "g gram grams 克", "1000": "kg kilogram kilograms kilo kilos 千克 公斤", "1/1000": "mg milligram milligrams 毫克",
-        "1000000": "t ton tons tonne tonnes 吨", "45359237/100000": "lb lbs pound pounds 磅", "28349523125/1000000000": "oz ounce ounces 盎司",
+        "1000000": "t ton tons tonne tonnes 吨", "45359237/100000": "lb lbs pound pounds 磅",
+        "28349523125/1000000000": "oz ounce ounces 盎司",
         "500": "斤",
     },
     "volume": {
         "1/1000": "L l liter liters litre litres 升", "1/1000000": "mL ml milliliter milliliters millilitre millilitres 毫升 cc",
-        "3785411784/1000000000000": "gal gallon gallons", "473176473/1000000000000": "pint pints", "946352946/1000000000000": "quart quarts",
+        "3785411784/1000000000000": "gal gallon gallons", "473176473/1000000000000": "pint pints",
+        "946352946/1000000000000": "quart quarts",
     },
     "angle": {"1": "° deg degree degrees 度", "1/60": "arcminute arcminutes", "1/3600": "arcsecond arcseconds"},
     "radian": {"1": "rad rads radian radians 弧度"},
@@ -57,7 +61,9 @@ _SPEEDS = {"mph": "miles per hour", "kmh": "km per h", "kph": "km per h", "mps":
 _GENERIC = frozenset({"unit", "units", "单位"})
 _FILLER = frozenset({"of", "the", "in", "total", "each", "about", "a", "an", "approximately", "altogether"})
 _POWERS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3, "平方": 2, "立方": 3}
-_TOKEN = re.compile(rf"(°[CF]?|\\euro|[¢€£¥₹$%{MONEY}]|平方|立方|[A-Za-zμ\u00c0-\u024f]+|[^\W\dA-Za-z_\u00c0-\u024f平立]+)(?:\^(-?\d))?|(/)")
+_TOKEN = re.compile(
+    rf"(°[CF]?|\\euro|[¢€£¥₹$%{MONEY}]|平方|立方|[A-Za-zμ\u00c0-\u024f]+|[^\W\dA-Za-z_\u00c0-\u024f平立]+)(?:\^(-?\d))?|(/)"
+)
 _PHRASE = re.compile(rf"[\w\s°¢€£¥₹$/^*·×().,{{}}\\'{MONEY}{GAP}{TEXT_OPEN}{TEXT_CLOSE}-]{{1,80}}")
 _MARKS = re.compile(r"[.,'(){}*·×]|-(?!\d)")
 
