@@ -167,7 +167,7 @@ def status(run: RunArgument = None, json: JsonOption = False) -> None:
 @app.command(rich_help_panel=READING)
 def inspect(
     what: Annotated[
-        str | None, typer.Argument(metavar="[STAGE[/STEP[/ARTIFACT]]]", help="A stage, a step, or something it made.")
+        str | None, typer.Argument(metavar="STAGE[/STEP[/ARTIFACT]]", help="A stage, a step, or something it made.")
     ] = None,
     run: RunOption = None,
     reward: Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -120,7 +121,7 @@ def test_a_right_recipe_passes(tmp_path: Path) -> None:
         ('model = "nano"', 'model = "models/none"', "none"),
         ("[rejection-sft.sample]", '[rejection-sft.sample]\nengine = "transformer"', "did you mean 'transformers'"),
         ('accuracy = { name = "accuracy" }', 'accuracy = { name = "acuracy" }', "did you mean 'accuracy'"),
-        ("questions_per_step = 16", "questions_per_step = 16\ngroup = 4\n[reasoning-rl]", "is given twice, on lines"),
+        ("[reasoning-rl]", "[reasoning-rl]\ngroup = 4", "is given twice, on lines"),
         ('traces = { source = "nano"', 'traces = { source = "gone.jsonl"', "there is no file gone.jsonl"),
         ('traces = { source = "nano"', 'traces = { source = "nanu"', "did you mean 'nano'"),
         ('traces = { source = "nano"', 'traces = { source = "no_such_module:rows"', "no_such_module"),
@@ -140,7 +141,7 @@ def test_what_is_not_right_is_found_before_anything_is_loaded(tmp_path: Path, ol
 def test_run_all_does_the_quick_checks_of_what_it_would_run_and_starts_nothing(tmp_path: Path, command: list[str]) -> None:
     text = NANO.read_text().replace('traces = { source = "nano"', 'traces = { source = "gone.jsonl"')
     (tmp_path / "my.toml").write_text(
-        text.replace("questions_per_step = 16", "questions_per_step = 15") + "\n[launch]\nprocesses = 7\n"
+        re.sub("questions_per_step = .*", "questions_per_step = 15", text) + "\n[launch]\nprocesses = 7\n"
     )
     done = r1pipe(tmp_path, *command, "--recipe", "my.toml")
     assert done.code == 2

@@ -84,7 +84,11 @@ def test_a_batch_that_cannot_be_split_is_refused_with_the_arithmetic() -> None:
 
 def test_the_switch_to_preference_rewards_falls_on_a_rollout() -> None:
     words = sentences(
-        "mixed-rl/train", "mixed-rl.train.steps=24", "mixed-rl.train.minibatches=2", "mixed-rl.train.preference_from_step=11"
+        "mixed-rl/train",
+        "mixed-rl.train.steps=24",
+        "mixed-rl.train.minibatches=2",
+        "mixed-rl.train.preference_from_step=11",
+        "mixed-rl.train.refresh_reference=0",
     )
     assert "join at step 12 of 24" in words
 
@@ -187,7 +191,11 @@ def test_training_says_how_its_numbers_went() -> None:
     series = collect(
         [{"step": 1, "loss": 2.0, "rewards": {"accuracy": 0.3}}, {"step": 2, "loss": 1.0, "rewards": {"accuracy": 0.5}}]
     )
-    assert made({"rows": 400, "steps": 2}, series) == "400 rows  accuracy 0.30 → 0.50  loss 2.00 → 1.00"
+    assert made({"rows": 400, "steps": 2}, series) == "400 rows  accuracy 0.30 → 0.50"
+
+
+def test_training_without_rewards_shows_its_loss() -> None:
+    assert made({"rows": 400}, collect([{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}])) == "400 rows  loss 2.00 → 1.00"
 
 
 def test_a_step_that_comes_again_replaces_what_it_said() -> None:

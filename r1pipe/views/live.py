@@ -29,6 +29,8 @@ SPARK_WIDTHS = (14, 32)
 """Characters of a curve, at least and at most."""
 
 SAMPLE_LINES = 4
+LABEL_WIDTH = 28
+"""Columns for mark and name in the line of a finished step."""
 
 
 class Screen:
@@ -151,7 +153,8 @@ def finished_line(step: Step, manifest: Manifest, series: dict[str, Series]) -> 
     text = Text.assemble(("✓ ", "green"), (step.name, "bold"))
     if step.makes:
         text.append(f" → {step.makes}", style="cyan")
-    text.append(f"  {console.duration(manifest.wall_seconds)}", style="dim")
+    text.append(" " * max(0, LABEL_WIDTH - text.cell_len))
+    text.append(f" {console.duration(manifest.wall_seconds):>11}", style="dim")
     detail = made(manifest.summary, series)
     if detail:
         text.append("  ").append_text(console.one_line(detail))

@@ -8,8 +8,8 @@ from typing import Any
 from r1pipe.console import value
 from r1pipe.views.numbers import Series, label
 
-CHANGING = ("rewards.accuracy", "rewards.format", "rewards.language", "loss")
-"""Numbers of a training step that are shown as first → last."""
+CHANGING = ("rewards.accuracy", "rewards.format", "rewards.language", "tokens_mean")
+"""Numbers of an RL step that are shown as first → last; a step without them shows its loss."""
 
 
 def made(summary: Mapping[str, Any], series: Mapping[str, Series] | None = None) -> str:
@@ -32,7 +32,10 @@ def _parts(summary: Mapping[str, Any], series: Mapping[str, Series]) -> list[str
     if isinstance(verdicts := summary.get("verdicts"), Mapping):
         shares = ", ".join(f"{value(count)} {verdict}" for verdict, count in sorted(verdicts.items()))
         return [f"{value(summary.get('attempts'))} attempts: {shares}"]
-    if changing := [_change(key, series[key]) for key in CHANGING if key in series and series[key].last is not None]:
+    known = [key for key in CHANGING if key in series and series[key].last is not None]
+    if not known and "loss" in series and series["loss"].last is not None:
+        known = ["loss"]
+    if changing := [_change(key, series[key]) for key in known]:
         rows = [f"{value(summary['rows'])} rows"] if isinstance(summary.get("rows"), int) else []
         return [*rows, *changing]
     if inner := [f"{name} {value(part['accuracy'], 2)} held out" for name, part in summary.items() if _has(part, "accuracy")]:
