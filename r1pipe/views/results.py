@@ -53,7 +53,7 @@ def results_view(results: Mapping[str, Any], domains: bool = False) -> Renderabl
     for name, row in checkpoints.items():
         low, high = (row.get("pass_at_1_interval") or [None, None])[:2]
         between = f"{value(low, 3)}–{value(high, 3)}" if low is not None else "–"
-        cells = [value(row.get(key), digits) for key, _, digits in COLUMNS]
+        cells = [_fixed(row.get(key), digits) for key, _, digits in COLUMNS]
         last = name == list(checkpoints)[-1]
         table.add_row(
             Text(escaped(NAMES.get(name, name)), style="bold"),
@@ -66,6 +66,11 @@ def results_view(results: Mapping[str, Any], domains: bool = False) -> Renderabl
     if domains:
         parts += [Text(), _domains(checkpoints)]
     return Group(*parts)
+
+
+def _fixed(number: float | None, digits: int) -> str:
+    """A number with always as many places, so that a column can be compared."""
+    return "–" if number is None else f"{number:.{digits}f}"
 
 
 def _sampling(results: Mapping[str, Any]) -> str:
