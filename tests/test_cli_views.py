@@ -145,7 +145,7 @@ def test_meanings_come_from_the_settings_classes_and_their_parents() -> None:
 def test_the_checkpoint_table_fits_80_columns_with_interval_and_gaps() -> None:
     row: dict[str, Any] = {
         "pass_at_1": 0.603, "pass_at_1_interval": [0.551, 0.655], "unjudged": 3, "format": 0.975, "language": 0.93,
-        "tokens": 27.4,        "helpfulness": -0.42, "safety": None, "reflection": 0.0078, "domains": {"arithmetic [/b] (en)": 0.6},
+        "tokens": 27.4, "helpfulness": -0.42, "safety": None, "reflection": 0.0078, "domains": {"arithmetic [/b] (en)": 0.6},
     }  # fmt: skip
     results = {
         "sampling": {"samples": 4, "temperature": 1.0, "top_p": 1.0},
