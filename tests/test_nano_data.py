@@ -130,9 +130,12 @@ def test_reflection_adds_a_look_back_only_when_asked() -> None:
 
 
 def test_a_slip_changes_the_answer_and_is_carried_through(rows: list[Problem]) -> None:
+    """Of a choice whose right option comes early, a slip may fall behind it and not show."""
     rng = random.Random(0)
-    wrong = [work(row, rng, ("en",), slip=True).answer != row.answer for row in rows]
-    assert sum(wrong) / len(wrong) > 0.9
+    wrong = {row.id: work(row, rng, ("en",), slip=True).answer != row.answer for row in rows}
+    numbers = [wrong[row.id] for row in rows if row.domain != "choice"]
+    assert sum(numbers) / len(numbers) > 0.9
+    assert sum(wrong.values()) / len(wrong) > 0.8
 
 
 def test_products_come_before_sums_whatever_the_order_written() -> None:

@@ -26,7 +26,7 @@ def read_json(name: str) -> dict[str, object]:
     return loaded
 
 
-def test_the_weights_are_small_finite_in_number_and_fp32() -> None:
+def test_the_weights_are_fp32_and_small() -> None:
     path = FOLDER / "model.safetensors"
     with path.open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))

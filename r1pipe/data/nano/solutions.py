@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from r1pipe.data.nano.choices import LETTERS, right_index
+from r1pipe.data.nano.choices import LETTERS
 from r1pipe.data.nano.plans import compute
 from r1pipe.data.rows import Problem
 
@@ -72,7 +72,7 @@ def work(problem: Problem, rng: random.Random, languages: tuple[str, ...], *, sl
         problem: a verifiable problem of this package (its plan is in `check`).
         rng: decides wording and, with `slip`, the error.
         languages: one language is drawn from these for each sentence; give one to stay in it.
-        slip: make one error and carry it through; the answer is then (nearly always) wrong.
+        slip: make one error and carry it through; the answer is then wrong, but for a choice that was settled before the error.
         check: end with a look back at the last step, where the solution has one.
     """
     plan = problem.check["plan"]
@@ -127,9 +127,7 @@ def _work_steps(plan: list[Any], rng: random.Random, languages: tuple[str, ...],
 
 def _work_choice(plan: dict[str, Any], rng: random.Random, language: str, slip: bool) -> Worked:
     ask, values = plan["ask"], plan["values"]
-    slip_at = -1
-    if slip:
-        slip_at = rng.randrange(1, 4) if ask in ("largest", "smallest") else rng.randrange(right_index(plan) + 1)
+    slip_at = rng.randrange(1, len(values)) if slip else -1
     if ask in ("largest", "smallest"):
         parts, at = _compare_all(values, ask == "largest", slip_at)
     elif ask == "sum":
@@ -155,12 +153,10 @@ def _compare_all(values: list[int], largest: bool, slip_at: int) -> tuple[list[s
 
 
 def _add_all(values: list[list[int]], target: int, slip_at: int, rng: random.Random) -> tuple[list[str], int]:
-    """Add until the target is met; the slip takes a wrong sum for the target, or misses the right one."""
+    """Add until the target is met; the slip takes one wrong sum for the target."""
     parts = []
     for index, (a, b) in enumerate(values):
-        total = a + b
-        if index == slip_at:
-            total = slipped(total, rng) if total == target else target
+        total = target if index == slip_at else a + b
         parts.append(f"{a}+{b}={total}")
         if total == target:
             return parts, index
