@@ -98,7 +98,7 @@ def read_part(path: Path) -> list[dict[str, Any]]:
     import pyarrow.parquet
 
     try:
-        rows: list[dict[str, Any]] = pyarrow.parquet.read_table(path).to_pylist()
+        rows: list[dict[str, Any]] = pyarrow.parquet.ParquetFile(path).read().to_pylist()
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise ArtifactError(f"{path.parent.name}/{path.name} cannot be read: {error}", "redo the step that wrote it") from error
     return rows

@@ -36,7 +36,6 @@ from r1pipe.errors import ArtifactError, DataError, Stopped
 from r1pipe.manifest import write_atomic
 from r1pipe.metrics import MetricsWriter, write_progress
 from r1pipe.rewards import Mix
-from r1pipe.rewards.readability import code_blocks, longest_paragraph, loop_pieces, repetition_share
 from r1pipe.stage import StepConfig, StepContext
 from r1pipe.stages.sections import SamplingSection
 from r1pipe.stall import finished, still_moving
@@ -223,6 +222,9 @@ def select(context: StepContext) -> dict[str, Any]:
 
 def why_dropped(row: dict[str, Any], config: SelectConfig) -> str:
     """The first reason to drop an attempt; empty to keep it."""
+    # imported here: its word lists would slow down every command that only looks at the pipeline
+    from r1pipe.rewards.readability import code_blocks, longest_paragraph, loop_pieces, repetition_share
+
     if row["error"]:
         return "error while sampling"
     if row["verdict"] != "right":
