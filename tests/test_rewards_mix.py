@@ -66,9 +66,9 @@ def test_importing_the_rewards_loads_nothing_heavy() -> None:
 
 
 def test_every_reward_of_the_list_loads_by_its_name() -> None:
-    assert {spec.part for spec in (RewardSpec(name=name) for name in REWARDS)} == set(REWARDS)
-    for name in ("accuracy", "format", "language", "readability"):
-        assert Mix.build([RewardSpec(name=name)]).parts[0].name == name
+    options = {"overlong": {"limit_tokens": 100, "buffer_tokens": 20}, "cosine_length": {"limit_tokens": 100}}
+    for name in REWARDS:
+        assert Mix.build([RewardSpec(name=name, options=options.get(name, {}))]).parts[0].name == name
 
 
 def test_a_total_is_the_weighted_sum_of_what_applies_and_was_judged() -> None:
@@ -84,6 +84,7 @@ def test_an_unjudged_accuracy_leaves_the_row_without_a_total() -> None:
     (row,) = mix.score([attempt("x")])
     assert row.total is None
     assert row.verdict == "unjudged"
+    assert Mix((Part("cosine_length", Fixed(None), 1.0), Part("format", Fixed(1.0), 1.0))).score([attempt("x")])[0].total is None
 
 
 def test_a_reward_that_does_not_apply_does_not_lower_the_sum() -> None:

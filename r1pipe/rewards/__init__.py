@@ -15,10 +15,10 @@ REWARDS: dict[str, str] = {
     "format": "r1pipe.rewards.format:FormatReward",
     "language": "r1pipe.rewards.language:LanguageConsistency",
     "readability": "r1pipe.rewards.readability:Readability",
-    "length": "r1pipe.rewards.length:LengthPenalty",
+    "overlong": "r1pipe.rewards.length:OverlongPenalty",
+    "cosine_length": "r1pipe.rewards.length:CosineLength",
 }
-"""Reward name in a recipe -> where its class lives. An own reward needs no entry: name it by import path, `my_pkg.mine:Brevity`.
-"""
+"""Reward name in a recipe -> where its class lives; an own reward is named by import path instead, `my_pkg.mine:Brevity`."""
 
 _EXPORTS: dict[str, str] = {
     "Accuracy": "r1pipe.rewards.accuracy",

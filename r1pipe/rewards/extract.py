@@ -227,7 +227,7 @@ def _is_bare(text: str) -> bool:
 
 
 def final_words(summary: str) -> str:
-    """The final answer of a text whose answer is known to be words: the last bold phrase, else what its only sentence says "is"."""
+    """The final answer of a text whose answer must be words: the last bold phrase, else what its only sentence says "is"."""
     text = summary[-PROSE_CHARS:].strip()
     for match in reversed(list(_BOLD.finditer(text))):
         content = match.group(1).strip()

@@ -21,6 +21,8 @@ from r1pipe.errors import RecipeError
 from r1pipe.rewards import REWARDS
 from r1pipe.rewards.base import Reward, Score
 
+ANSWER_REWARDS = frozenset({"accuracy", "Accuracy", "cosine_length", "CosineLength"})
+"""Rewards that judge the answer: a row whose answer they leave unjudged has no total, and so no part in training."""
 TOTAL_STEP = 1 / 4096
 """Grid of the totals: fine enough for small weights, coarse enough that float32 sums over thousands of rows stay exact."""
 
@@ -85,8 +87,8 @@ class Row:
 
     Attributes:
         parts: reward name -> its score; None where the reward does not apply (or has not joined yet).
-        total: weighted sum over the parts that apply, on the grid of `TOTAL_STEP`; None when a part that applies is unjudged and
-            is the accuracy (the row must be left out of training, see `accuracy`), or when nothing could be judged.
+        total: weighted sum over the parts that apply and were judged, on the grid of `TOTAL_STEP`; None when the answer was left
+            unjudged (`ANSWER_REWARDS`) or nothing could be judged: such a row must be left out of training.
     """
 
     parts: dict[str, Score | None]
@@ -149,9 +151,9 @@ class Mix:
         return [self._row({name: column[index] for name, column in columns.items()}) for index in range(len(attempts))]
 
     def _row(self, scores: dict[str, Score | None]) -> Row:
-        accuracy = scores.get("accuracy")
+        undecided = any(score is not None and score.value is None for name, score in scores.items() if name in ANSWER_REWARDS)
         judged = [(self.weights[name], score.value) for name, score in scores.items() if score and score.value is not None]
-        if not judged or (accuracy is not None and accuracy.value is None):
+        if not judged or undecided:
             return Row(scores, None)
         return Row(scores, quantise(math.fsum(weight * value for weight, value in judged), TOTAL_STEP))
 

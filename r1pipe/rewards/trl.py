@@ -61,21 +61,27 @@ class TrlReward:
     def _attempt(self, index: int, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any]) -> Attempt:
         values = dict(self.defaults)
         for name in _FIELDS:
-            column = columns.get(self.rename.get(name, name))
-            if isinstance(column, (list, tuple)) and index < len(column) and column[index] is not None:
-                values[name] = column[index]
-        problem = as_problem(columns["problem"][index], values) if "problem" in columns else None
+            found = cell(columns, self.rename.get(name, name), index)
+            if found is not None:
+                values[name] = found
+        problem = as_problem(cell(columns, "problem", index), values)
         if problem is None:
-            values.setdefault("question", message_text(prompts[index]))
-            problem = as_problem(values, {})
-        prefix = columns.get("prefix")
-        ids = columns.get("completion_ids")
+            problem = as_problem({"question": message_text(prompts[index]), **values}, {})
+        assert problem is not None
+        ids = cell(columns, "completion_ids", index)
+        prefix = cell(columns, "prefix", index)
         return Attempt(
-            problem=problem or Problem(id="", question=""),
+            problem=problem,
             completion=message_text(completions[index]),
-            prefix=prefix[index] if isinstance(prefix, (list, tuple)) else self.prefix,
-            tokens=len(ids[index]) if ids is not None else 0,
+            prefix=self.prefix if prefix is None else str(prefix),
+            tokens=0 if ids is None else len(ids),
         )
+
+
+def cell(columns: Mapping[str, Any], name: str, index: int) -> Any:
+    """A column's value for a row; None where there is no such column (TRL also passes things that are no columns)."""
+    column = columns.get(name)
+    return column[index] if isinstance(column, (list, tuple)) and index < len(column) else None
 
 
 def message_text(value: Any) -> str:

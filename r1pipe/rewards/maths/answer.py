@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from r1pipe.rewards.maths.clean import GAP, MONEY, TEXT_CLOSE, TEXT_OPEN, clean
-from r1pipe.rewards.maths.evaluate import names_in
 from r1pipe.rewards.maths.expression import parse_prefix
 from r1pipe.rewards.maths.readings import Group, Quantity, Reading, Relation, Words
 from r1pipe.rewards.maths.split import CLOSING, OPENING, closes_at, split_list, split_top
 from r1pipe.rewards.maths.tokens import Node, ParseError
+from r1pipe.rewards.maths.tree import names_in
 from r1pipe.rewards.maths.units import Unit, parse_unit
 
 MAX_ANSWER_CHARS = 4000
@@ -64,6 +64,8 @@ def read(text: str, language: str = "en") -> list[Reading]:
 def tidy(source: str) -> str:
     """Without wrapping boxes, leading equals signs, and punctuation at the end."""
     source = source.strip(f" {GAP}")
+    if re.fullmatch(rf"{TEXT_OPEN}[^{TEXT_CLOSE}]*\d[^{TEXT_CLOSE}]*{TEXT_CLOSE}", source):
+        source = source[1:-1]  # \text{5 apples}
     while True:
         before = source
         boxed = re.fullmatch(r"\\(?:boxed|fbox|ensuremath)\s*\{(.*)\}", source)
@@ -203,7 +205,7 @@ def _bracketed(source: str, depth: int) -> Reading | None:
     if braces != (closing in ("}", "\\}")):
         return None
     if braces:
-        builder = re.split(r"\||(?<=[A-Za-z]):", inside, maxsplit=1)
+        builder = re.split(r"\||(?<=[A-Za-zℝ])\s*:", inside, maxsplit=1)
         if len(builder) == 2 and _RELATION.search(inside):
             name, condition = read_one(builder[0], depth + 1), read_one(builder[1], depth + 1)
             return Group("builder", (name, condition)) if name is not None and condition is not None else None

@@ -59,7 +59,7 @@ _SPELLING = {
     " large Large LARGE huge Huge small tiny normalsize",
 }  # fmt: skip
 _DOUBLED = re.compile(
-    r"\\\\(?=(?:[dtc]?frac|sqrt|left|right|pi|theta|cdot|times|text|mathrm|boxed|infty|cup|cap|leq?|geq?|neq?|pm|circ|in|ln|log"
+    r"(?<!\\)\\\\(?=(?:[dtc]?frac|sqrt|left|right|pi|theta|cdot|times|text|mathrm|boxed|infty|cup|cap|leq?|geq?|neq?|pm|circ|in|ln|log"
     r"|sin|cos|tan|quad|overline|angle|begin|end|mathbb|alpha|beta|gamma|lambda|mu|sigma|phi|omega)(?![a-zA-Z]))"
 )
 _SINGLE = re.compile(r"(?<!\\)\\[a-zA-Z]")

@@ -157,8 +157,9 @@ def _nearly(gold: Quantity, answer: Quantity, node: Node, factor: Fraction, tole
     rounded, exact = (gold, answer) if gold.places is not None else (answer, gold)
     if rounded.places is None or exact.places is not None or rounded.digits < MIN_ROUNDED_DIGITS or _integer(exact.node):
         return False
-    unit_in_last_place = mp.mpf(10) ** -rounded.places * (factor if rounded is answer else 1)
-    return bool(difference < max(unit_in_last_place, size * mp.mpf(10) ** -14))
+    last_place = mp.mpf(10) ** -rounded.places * (factor if rounded is answer else 1)
+    cut_off = abs(right if rounded is gold else left) > abs(left if rounded is gold else right)  # digits dropped, not rounded
+    return bool(difference < max(last_place * (1 if cut_off else mp.mpf("0.5000001")), size * mp.mpf(10) ** -14))
 
 
 def _integer(node: Node) -> bool:

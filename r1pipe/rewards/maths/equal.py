@@ -5,8 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from r1pipe.rewards.maths.evaluate import Evaluation, TooLarge, Undefined, has_i, names_in, points, stepwise
+from r1pipe.rewards.maths.evaluate import Evaluation, TooLarge, Undefined
 from r1pipe.rewards.maths.tokens import Node
+from r1pipe.rewards.maths.tree import has_i, names_in, points, stepwise
 
 DIGITS, MORE_DIGITS = 60, 150
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from importlib import import_module
 from typing import Any
@@ -25,14 +25,6 @@ BUDGET = 100_000
 """Work that one judgement may take: nodes worked out, large numbers counting for more. About half a second, on any machine the
 same.
 """
-_STEPWISE = frozenset({"floor", "ceil", "factorial", "binom", "gcd", "lcm"})
-_SMALL = [
-    Fraction(n, d) for n, d in ((7, 5), (13, 11), (23, 17), (19, 7), (31, 13), (11, 8), (41, 29), (5, 3), (29, 12), (17, 9))
-]
-_LARGE = [
-    Fraction(n, d)
-    for n, d in ((97, 7), (233, 11), (151, 13), (89, 5), (311, 17), (73, 3), (127, 8), (199, 9), (163, 6), (139, 10))
-]
 _local = threading.local()
 
 
@@ -261,54 +253,9 @@ def integer_root(number: int, index: int) -> int | None:
 
 def call(at: Evaluation, name: str, arguments: list[Value]) -> Value:
     """A named function of numbers (or of one matrix)."""
-    from r1pipe.rewards.maths.functions import FUNCTIONS
+    from r1pipe.rewards.maths.functions import ARGUMENTS, FUNCTIONS
 
     function = FUNCTIONS.get(name)
-    if function is None:
-        raise Undefined(f"function {name}")
+    if function is None or len(arguments) not in ARGUMENTS.get(name, (1,)):
+        raise Undefined(f"function {name} of {len(arguments)} arguments")
     return function(at, *arguments)
-
-
-def names_in(node: Node) -> set[str]:
-    """Free names of a tree."""
-    if node[0] == "name":
-        return {node[1]}
-    return {name for part in children(node) for name in names_in(part)}
-
-
-def children(node: Node) -> Iterator[Node]:
-    """The subtrees directly below."""
-    for part in node[1:]:
-        if isinstance(part, tuple) and part:
-            yield from part if isinstance(part[0], tuple) else (part,)
-
-
-def stepwise(node: Node) -> bool:
-    """Whether a tree makes sense for whole numbers only: n!, ⌊n/2⌋, (-1)^n."""
-    if (node[0] == "call" and node[1] in _STEPWISE) or node[0] == "mod":
-        return bool(names_in(node))
-    if node[0] == "pow" and node[1][0] in ("neg", "add") and not names_in(node[1]) and names_in(node[2]):
-        return True
-    return any(stepwise(part) for part in children(node))
-
-
-def has_i(node: Node) -> bool:
-    """Whether the imaginary unit stands in a tree."""
-    return node[0] == "i" or any(has_i(part) for part in children(node))
-
-
-def points(names: list[str], whole: bool) -> Iterator[dict[str, Fraction]]:
-    """Where to compare: rationals small and large, then with signs; natural numbers for stepwise expressions."""
-    if not names:
-        yield {}
-        return
-    if whole:
-        for shift in range(9):
-            order = names if shift % 3 else names[::-1]
-            yield {name: Fraction((3 * index + shift * (5 + index)) % 17 + 1) for index, name in enumerate(order)}
-        return
-    for pool, step, sign in ((_SMALL, 0, 1), (_LARGE, 3, 1), (_SMALL, 5, 1), (_LARGE, 7, 1), (_SMALL, 2, -1), (_LARGE, 4, -1)):
-        yield {
-            name: pool[(index + step) % len(pool)] * (sign if index % 2 == 0 else 1) + index // len(pool)
-            for index, name in enumerate(names)
-        }

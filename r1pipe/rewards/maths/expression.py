@@ -16,7 +16,7 @@ from r1pipe.rewards.maths.names import CLOSERS, product_of
 from r1pipe.rewards.maths.tokens import Node, ParseError, tokenise
 
 MAX_DEPTH, MAX_DIGITS, MAX_POSTFIX = 50, 4000, 8
-_NO_FACTOR = frozenset(["\\pmod", "\\dots", "\\end", "\\euro", "\\rfloor", "\\rceil", "\\bmod", "\\mod"])
+_NO_FACTOR = frozenset(["\\pmod", "\\dots", "\\end", "\\euro", "\\rfloor", "\\rceil", "\\choose", "\\over", "\\bmod", "\\mod"])
 
 
 def quotient(above: list[Node], below: list[Node]) -> Node:
@@ -142,6 +142,10 @@ class Parser:
     def group(self, close: str) -> Node:
         """An expression up to its closing bracket."""
         inner = self.sum()
+        if self.peek()[1] in ("\\choose", "\\over"):
+            kind = self.take()[1]
+            below = self.sum()
+            inner = ("div", inner, below) if kind == "\\over" else ("call", "binom", inner, below)
         self.expect(close)
         return inner
 

@@ -153,3 +153,8 @@ FUNCTIONS: dict[str, Function] = {
     x: at.mp.arg(at.number(x)),
     "div": lambda at, x, y: at.divide(x, y),
 }  # fmt: skip
+ARGUMENTS: dict[str, tuple[int, ...]] = {
+    "log": (1, 2), "binom": (2,), "div": (2,), "gcd": tuple(range(1, 21)), "lcm": tuple(range(1, 21)), "max": tuple(range(1, 21)),
+    "min": tuple(range(1, 21)),
+}  # fmt: skip
+"""How many arguments a function takes; one where it is not named here."""

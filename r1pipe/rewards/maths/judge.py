@@ -13,9 +13,10 @@ from r1pipe.rewards.maths.answer import MAX_ANSWER_CHARS, read, tidy
 from r1pipe.rewards.maths.clean import GAP, clean, plain
 from r1pipe.rewards.maths.compare import LENIENT, Rules, compare
 from r1pipe.rewards.maths.equal import DIGITS
-from r1pipe.rewards.maths.evaluate import Evaluation, TooLarge, Undefined, fresh_budget, names_in
+from r1pipe.rewards.maths.evaluate import Evaluation, TooLarge, Undefined, fresh_budget
 from r1pipe.rewards.maths.readings import Group, Quantity, Reading, Relation, Words
 from r1pipe.rewards.maths.split import split_list
+from r1pipe.rewards.maths.tree import names_in
 
 CACHED_CHARS = 600
 """Only pairs of texts up to this length are remembered, so that the cache stays small whatever comes in."""
@@ -187,7 +188,9 @@ def _pair(gold: str, answer: str, language: str, rules: Rules) -> Decision:
         return Decision("right", said)
     if len(answer) > MAX_ANSWER_CHARS:
         return Decision("wrong", f"answer of {len(answer)} characters; read up to {MAX_ANSWER_CHARS}")
-    if (wanted.kind in ("words", "letter") or re.fullmatch(r"[A-Za-z]{3,}|No|no", wanted.text)) and _same_words(wanted, cleaned):
+    if (wanted.kind in ("words", "letter") or re.fullmatch(r"[a-z]{3,}|no", plain(clean(wanted.text)))) and _same_words(
+        wanted, cleaned
+    ):
         return Decision("right", said)
     if wanted.kind == "prose":
         return Decision("unjudged", "the gold answer is prose; only the same words could be called right")

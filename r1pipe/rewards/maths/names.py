@@ -131,10 +131,11 @@ def command(parser: Parser, name: str) -> Node:
 
 
 def _capitals(parser: Parser) -> str:
-    letters = ""
-    while parser.peek()[0] == "letter" and parser.peek()[1].isupper():
-        letters += parser.take()[1]
-    return letters
+    found = ""
+    while (parser.peek()[0] == "letter" and parser.peek()[1].isupper()) or (found and parser.peek()[1] in ("_", "'")):
+        value = parser.take()[1]
+        found += f"_{raw_argument(parser)}" if value == "_" else value
+    return found
 
 
 def function(parser: Parser, name: str) -> Node:

@@ -12,16 +12,16 @@ from dataclasses import replace
 from typing import Any
 
 from r1pipe.rewards.maths.equal import number, same_equation
-from r1pipe.rewards.maths.evaluate import names_in
 from r1pipe.rewards.maths.readings import Group, Quantity, Reading, Relation
 from r1pipe.rewards.maths.realset import real_set, same_set
 from r1pipe.rewards.maths.tokens import Node
+from r1pipe.rewards.maths.tree import names_in
 
 Verdict = bool | None
 Compare = Callable[[Reading, Reading, Any], Verdict]
 
 _NAME = r"(?:\\?[A-Za-z∠△α-ωΑ-Ωϕ]|\\(?:angle|triangle|overline|widehat)|[\u4e00-\u9fff])[A-Za-z0-9_,∠△α-ωΑ-Ω'*\\^-]*"
-_LABEL = re.compile(rf"(?:{_NAME}(?:\((?:[A-Za-z0-9_,|> -]|\\)*\))?|\|{_NAME}\|)")
+_LABEL = re.compile(rf"(?:{_NAME}(?:\((?:[A-Za-z0-9_,|> -]|\\)*\)|\[[A-Za-z0-9_,| ]*\])?|\|{_NAME}\|)")
 _FUNCTION = re.compile(r"([A-Za-z]\w*)\(([A-Za-z])\)")
 _EQUAL_SIGNS = frozenset("=≈≡→⇒∼")
 _FLIPPED = {">": "<", "≥": "≤"}
@@ -38,6 +38,10 @@ def is_equation(reading: Reading) -> bool:
 
 def normalise(reading: Reading) -> Reading:
     """(x, y) = (1, 2), [x = 1, y = 2] and {x = 1, y = 2} as a list of assignments; x = 1 or x = 2 as x = 1, 2; 5 = x as x = 5."""
+    if isinstance(reading, Relation) and reading.signs == ("∈",):
+        members = reading.sides[1]
+        if isinstance(members, Group) and members.kind == "set" and is_label(reading.labels[0]):
+            return Relation(("=",), (reading.sides[0], replace(members, kind="list")), reading.labels)
     if isinstance(reading, Relation) and reading.signs == ("=",):
         left, right = reading.sides
         if (

@@ -9,10 +9,11 @@ import re
 from typing import Any
 
 MAX_CHARS = 1000
-_NESTED_POWER = re.compile(r"\^\s*\{?[^{}]*\^\s*\{?[^{}]*\^")
+MAX_POWER_NESTING = 2
 _LONG_DIGITS = re.compile(r"\d{60,}")
 _BIG_POWER = re.compile(r"\^\s*\{?\s*\d{5,}")
 _BIG_FACTORIAL = re.compile(r"\d{4,}\s*!|!\s*!|\)\s*!\s*[\^!]")
+_BOUND = re.compile(r"\\(?:sum|prod)\s*(?:_\s*(?:\{[^{}]*\}|\w))?\s*\^\s*(?:\{([^{}]*)\}|(\w+))")
 _LOST = re.compile(r"\\dots|\\ldots|\\cdots|\.\.\.|…")
 
 
@@ -27,13 +28,37 @@ def hazard(text: str) -> str:
         return f"{len(text)} characters"
     if _LONG_DIGITS.search(text):
         return "a very long number"
-    if _NESTED_POWER.search(text):
+    if power_nesting(text) > MAX_POWER_NESTING:
         return "powers of powers of powers"
     if _BIG_POWER.search(text):
         return "a very large exponent"
     if _BIG_FACTORIAL.search(text):
         return "a factorial too large"
+    if any(re.search(r"\d{4,}|[\^!]", one or two) for one, two in _BOUND.findall(text)):
+        return "a sum of very many terms"
     return "dots, which the parser would drop" if _LOST.search(text) else ""
+
+
+def power_nesting(text: str) -> int:
+    """How deeply exponents stand in exponents: 1 for x^2, 2 for x^{2^n}, 3 for a^b^c^d."""
+    deepest = 0
+    open_braces: list[int] = []
+    level = 0
+    previous = ""
+    for character in text:
+        if character == "{":
+            open_braces.append(level)
+        elif character == "}" and open_braces:
+            level = open_braces.pop()
+        elif character == "^":
+            level += 1
+            deepest = max(deepest, level)
+        elif character in "+-*/=,;()[]& " and previous != "^" and not open_braces:
+            level = 0
+        elif character in "+-*/=,;& " and previous != "^" and open_braces:
+            level = open_braces[-1]
+        previous = character if character != " " else previous
+    return deepest
 
 
 def parse(text: str) -> Any:

@@ -21,7 +21,7 @@ FUNCTIONS = {
     "sqrt": "sqrt",
     "abs": "abs", "floor": "floor", "ceil": "ceil", "gcd": "gcd", "lcm": "lcm", "max": "max", "min": "min", "det": "det",
     "cbrt": "cbrt",
-    "Re": "re", "Im": "im", "arg": "arg", "binom": "binom", "choose": "binom", "factorial": "factorial", "frac": "div",
+    "Re": "re", "Im": "im", "arg": "arg", "binom": "binom", "factorial": "factorial", "frac": "div",
     "tg": "tan", "ctg": "cot",
     "cosec": "csc",
 }  # fmt: skip
@@ -34,7 +34,7 @@ GREEK = {
 }  # fmt: skip
 _TOKEN = re.compile(
     rf"(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{{1,4}}(?![\d.a-zA-Z]))?)|(?P<text>{TEXT_OPEN}[^{TEXT_CLOSE}]*{TEXT_CLOSE})"
-    rf"|(?P<foreign>[A-Za-z]*[\u00c0-\u024f]+[A-Za-z\u00c0-\u024f]*|[^\W\dA-Za-z_\u0370-\u03ffℓħℝℕℤℚℂ]+)"
+    rf"|(?P<foreign>[A-Za-z]*[\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f]+[A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f]*|[^\W\dA-Za-z_\u0370-\u03ffℓħℝℕℤℚℂ]+)"
     rf"|(?P<command>\\[A-Za-z]+)|(?P<escaped>\\.)|(?P<word>[A-Za-z]+)|(?P<space>[ {GAP}]+)|(?P<symbol>.)"
 )
 

@@ -62,7 +62,7 @@ _GENERIC = frozenset({"unit", "units", "单位"})
 _FILLER = frozenset({"of", "the", "in", "total", "each", "about", "a", "an", "approximately", "altogether"})
 _POWERS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3, "平方": 2, "立方": 3}
 _TOKEN = re.compile(
-    rf"(°[CF]?|\\euro|[¢€£¥₹$%{MONEY}]|平方|立方|[A-Za-zμ\u00c0-\u024f]+|[^\W\dA-Za-z_\u00c0-\u024f平立]+)(?:\^(-?\d))?|(/)"
+    rf"(°[CF]?|\\euro|[¢€£¥₹$%{MONEY}]|平方|立方|[A-Za-zμ\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f]+|[^\W\dA-Za-z_\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f平立]+)(?:\^(-?\d))?|(/)"
 )
 _PHRASE = re.compile(rf"[\w\s°¢€£¥₹$/^*·×().,{{}}\\'{MONEY}{GAP}{TEXT_OPEN}{TEXT_CLOSE}-]{{1,80}}")
 _MARKS = re.compile(r"[.,'(){}*·×]|-(?!\d)")
