@@ -232,6 +232,13 @@ def test_what_only_sympy_can_tell_is_told_by_a_scoring_process(pool: Pool) -> No
     assert [score.verdict for score in check(requests, pool)] == ["right", "right", "wrong", "wrong", "unjudged"]
 
 
+def test_one_parser_runtime_is_installed() -> None:
+    from importlib.metadata import distributions
+
+    found = [d.metadata["Name"] for d in distributions() if (d.metadata["Name"] or "").lower().startswith("antlr4")]
+    assert found == ["antlr4-python3-runtime"]
+
+
 def test_hazards_are_named_before_sympy_sees_them() -> None:
     assert hazard("9^{9^{9^{9}}}")
     assert hazard("1" * 100)

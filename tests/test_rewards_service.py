@@ -144,6 +144,23 @@ def test_no_worker_survives_a_parent_that_is_killed(busy: bool) -> None:
     assert not psutil.pid_exists(worker)
 
 
+def test_an_alarm_that_someone_else_set_still_rings() -> None:
+    from r1pipe.rewards.maths.check import Request, check
+
+    rung: list[float] = []
+    before = signal.signal(signal.SIGALRM, lambda *_: rung.append(time.monotonic()))
+    pool = Pool(size=1)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        check([Request("1/2", "\\boxed{\\int_0^1 x\\,dx}"), Request("2", "\\boxed{9^{9^{9}}}")], pool)
+        time.sleep(0.3)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        pool.close()
+    assert len(rung) == 1
+
+
 def test_scoring_overlaps_with_the_making_of_the_next_batch() -> None:
     events: list[str] = []
 

@@ -104,6 +104,8 @@ def as_problem(value: Any, values: Mapping[str, Any]) -> Problem | None:
         if not value.lstrip().startswith("{"):
             return None
         value = json.loads(value)
+    if not isinstance(value, Mapping):
+        return None
     merged = {**values, **{name: value[name] for name in _FIELDS if value.get(name) is not None}}
     if isinstance(merged.get("check"), str):
         merged["check"] = json.loads(merged["check"])

@@ -85,6 +85,7 @@ _DEGREES = re.compile(r"\^\s*(?:\{\s*(?:\\circ|∘|°|o)\s*\}|\\circ(?![a-zA-Z])
 _PERCENT = re.compile(
     rf"{TEXT_OPEN}\s*(?:percent|per cent|\\?%)\s*{TEXT_CLOSE}|\\?%|\b(?:percent|per cent|pct|percentage)\b\.?", re.IGNORECASE
 )
+_CIRCLED = re.compile(r"\\textcircled\s*\{?\s*([1-9]|1\d|20)\s*\}?")
 _UNSEEN = re.compile(r"\\(?:tag|label|ref|color|textcolor|phantom|hspace|vspace)\*?\s*\{[^{}]*\}")
 
 
@@ -119,6 +120,7 @@ def _latex(text: str) -> str:
     text = _ROW.sub(ROW, _DOUBLED.sub(r"\\", text))
     text = text.replace("\\$", MONEY).replace("\\(", " ").replace("\\)", " ").replace("\\[", " ").replace("\\]", " ")
     text = _THOUSANDS_GAP.sub("", _UNSEEN.sub("", text))
+    text = _CIRCLED.sub(lambda match: chr(0x2460 + int(match.group(1)) - 1), text)
     for _ in range(3):  # \text{\textbf{…}}: innermost first
         text, count = _TEXT.subn(_upright, text)
         if not count:

@@ -24,32 +24,38 @@ def same(gold: Node, answer: Node) -> bool | None:
         return _same_number(gold, answer)
     if len(names) > 12:
         return None
-    complex_allowed = has_i(gold) or has_i(answer)
-    real, unreal, differs_unreal, failed = 0, 0, False, 0
-    for point in points(names, stepwise(gold) or stepwise(answer)):
-        at = Evaluation(point, DIGITS)
+    places = list(points(names, stepwise(gold) or stepwise(answer)))
+    complex_meant = has_i(gold) or has_i(answer)
+    if not complex_meant:
+        compared, differs, _ = _at_points(gold, answer, places, real=True)
+        if differs or compared >= 2:
+            return not differs
+    compared, differs, failed = _at_points(gold, answer, places, real=False)
+    if differs and complex_meant:
+        return False
+    if failed and not compared:
+        return False  # the gold answer has values, the answer has none
+    return True if compared >= (2 if complex_meant else 3) and not differs else None
+
+
+def _at_points(gold: Node, answer: Node, places: list[dict[str, Fraction]], real: bool) -> tuple[int, bool, int]:
+    """(points where both have a value, whether they differ at one, points where only the gold answer has a value)."""
+    compared = failed = 0
+    for place in places:
+        at = Evaluation(place, DIGITS, real)
         try:
             one = at.value(gold)
         except (TooLarge, Undefined):
             continue
         try:
-            two = at.value(answer)
-            equal, is_real = _same_at(at, one, two, gold, answer)
+            equal = _same_at(at, one, at.value(answer), gold, answer)
         except (TooLarge, Undefined):
             failed += 1
             continue
-        if is_real or complex_allowed:
-            if not equal:
-                return False
-            real += 1
-        else:
-            unreal += 1
-            differs_unreal = differs_unreal or not equal
-    if real >= 2:
-        return True
-    if failed and not real and not unreal:
-        return False  # the gold answer has values, the answer has none
-    return True if unreal >= 3 and not differs_unreal else None
+        compared += 1
+        if not equal:
+            return compared, True, failed
+    return compared, False, failed
 
 
 def _same_number(gold: Node, answer: Node) -> bool:
@@ -60,28 +66,27 @@ def _same_number(gold: Node, answer: Node) -> bool:
         two = at.value(answer)
     except Undefined:
         return False
-    return _same_at(at, one, two, gold, answer)[0]
+    return _same_at(at, one, two, gold, answer)
 
 
-def _same_at(at: Evaluation, one: Any, two: Any, gold: Node, answer: Node) -> tuple[bool, bool]:
-    """(equal, both real) of two values at one point; looks again with more digits where that decides."""
+def _same_at(at: Evaluation, one: Any, two: Any, gold: Node, answer: Node) -> bool:
+    """Whether two values at one point are equal; looks again with more digits where that decides."""
     if isinstance(one, tuple) or isinstance(two, tuple):
-        return _same_matrix(one, two), True
+        return _same_matrix(one, two)
     if isinstance(one, (int, Fraction)) and isinstance(two, (int, Fraction)):
-        return one == two, True
+        return one == two
     mp = at.mp
     one, two = at.number(one), at.number(two)
-    is_real = mp.im(one) == 0 and mp.im(two) == 0
     if mp.isinf(one) or mp.isinf(two):
-        return bool(one == two), is_real
+        return bool(one == two)
     rough = abs(one - two)
     if rough > (abs(one) + abs(two)) * mp.mpf(10) ** -30 and rough > mp.mpf(10) ** -25:
-        return False, is_real
-    again = Evaluation(at.names, MORE_DIGITS)
+        return False
+    again = Evaluation(at.names, MORE_DIGITS, at.real)
     fine = abs(again.number(again.value(gold)) - again.number(again.value(answer)))
     # what is equal differs by rounding only, and rounding shrinks with the precision
     tiny = max(rough * again.mp.mpf(10) ** -40, (abs(one) + abs(two)) * again.mp.mpf(10) ** -130)
-    return bool(fine == 0 or fine < tiny), is_real
+    return bool(fine == 0 or fine < tiny)
 
 
 def _same_matrix(one: Any, two: Any) -> bool:

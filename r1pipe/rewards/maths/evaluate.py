@@ -59,10 +59,11 @@ def charge(work: int) -> None:
 
 
 class Evaluation:
-    """Works out trees at one point and one precision."""
+    """Works out trees at one point and one precision; with `real`, what is not a real number has no value."""
 
-    def __init__(self, names: Mapping[str, Fraction], digits: int) -> None:
+    def __init__(self, names: Mapping[str, Fraction], digits: int, real: bool = False) -> None:
         self.names = names
+        self.real = real
         self.mp = context(digits)
 
     def value(self, node: Node) -> Value:
@@ -159,12 +160,11 @@ class Evaluation:
             exact = exact_power(Fraction(base), Fraction(exponent))
             if exact is not None:
                 return exact
-            exponent = Fraction(exponent)
-            if base < 0 and exponent.denominator % 2:
-                root = self.power(-base, exponent)
-                return root if exponent.numerator % 2 == 0 else -root
         power = self.number(exponent)
         number = self.number(base)
+        if isinstance(exponent, Fraction) and exponent.denominator % 2 and self.mp.im(number) == 0 and self.mp.re(number) < 0:
+            root = self.power(-base, exponent)
+            return root if exponent.numerator % 2 == 0 else -root
         if number == 0:
             if self.mp.im(power) == 0 and self.mp.re(power) > 0:
                 return Fraction(0)
@@ -184,6 +184,8 @@ class Evaluation:
         """Refuses what is no number."""
         if self.mp.isnan(value):
             raise Undefined("not a number")
+        if self.real and self.mp.im(value) != 0:
+            raise Undefined("not a real number")
         return value
 
 

@@ -31,6 +31,7 @@ class Parser:
         self.tokens = list(tokens)
         self.position = 0
         self.depth = 0
+        self.bars = 0
 
     def peek(self, ahead: int = 0) -> tuple[str, str]:
         """The token `ahead`, or an end mark."""
@@ -90,6 +91,8 @@ class Parser:
             return value not in _NO_FACTOR
         if kind == "text":
             return self.depth > 1 and len(value.strip(TEXT_OPEN + TEXT_CLOSE + " ")) < 4
+        if value == "|":
+            return self.bars == 0  # |x||y|; inside bars, the next one closes
         return value in ("(", "[", "{", "\\{", "∞", "π", "φ", "ε", "θ") or (kind == "symbol" and value.isalpha())
 
     def signed(self) -> Node:
@@ -158,7 +161,9 @@ class Parser:
             return self.group(CLOSERS[value])
         if value == "|":
             self.depth += 1
+            self.bars += 1
             inner = self.group("|")
+            self.bars -= 1
             self.depth -= 1
             return ("call", "abs", inner)
         if value == "∞":

@@ -252,8 +252,9 @@ def _says_something(cleaned: str) -> bool:
 
 
 def _compact(cleaned: str) -> str:
-    """Without spaces and marks of upright text: what is left must be identical."""
-    return re.sub(rf"[\s{GAP}\ue000\ue001]", "", cleaned)
+    """Without marks of upright text, and without spaces but those between words or numbers: what is left must be identical."""
+    spaced = " ".join(re.sub(rf"[{GAP}\ue000\ue001]", " ", cleaned).split())
+    return re.sub(r"(?<!\w) | (?!\w)", "", spaced)
 
 
 def short(text: str) -> str:

@@ -15,6 +15,13 @@ _LARGE = [
     Fraction(n, d)
     for n, d in ((97, 7), (233, 11), (151, 13), (89, 5), (311, 17), (73, 3), (127, 8), (199, 9), (163, 6), (139, 10))
 ]
+_UNIT = [1 / number for number in _SMALL]
+_PLACES = (
+    (_SMALL, 0, (1, 1)), (_LARGE, 3, (1, 1)), (_UNIT, 5, (1, 1)), (_LARGE, 7, (1, 1)), (_SMALL, 2, (-1, -1)),
+    (_LARGE, 4, (-1, 1)),
+    (_SMALL, 6, (1, -1)), (_UNIT, 8, (-1, -1)),
+)  # fmt: skip
+"""Where formulas are compared: numbers between 0 and 1, around 2 and above 10, and every pattern of signs."""
 
 
 def names_in(node: Node) -> set[str]:
@@ -46,7 +53,7 @@ def has_i(node: Node) -> bool:
 
 
 def points(names: list[str], whole: bool) -> Iterator[dict[str, Fraction]]:
-    """Where to compare: rationals small and large, then with signs; natural numbers for stepwise expressions."""
+    """Where to compare: rationals of several sizes and signs; natural numbers for stepwise expressions."""
     if not names:
         yield {}
         return
@@ -55,8 +62,7 @@ def points(names: list[str], whole: bool) -> Iterator[dict[str, Fraction]]:
             order = names if shift % 3 else names[::-1]
             yield {name: Fraction((3 * index + shift * (5 + index)) % 17 + 1) for index, name in enumerate(order)}
         return
-    for pool, step, sign in ((_SMALL, 0, 1), (_LARGE, 3, 1), (_SMALL, 5, 1), (_LARGE, 7, 1), (_SMALL, 2, -1), (_LARGE, 4, -1)):
+    for pool, step, signs in _PLACES:
         yield {
-            name: pool[(index + step) % len(pool)] * (sign if index % 2 == 0 else 1) + index // len(pool)
-            for index, name in enumerate(names)
+            name: (pool[(index + step) % len(pool)] + index // len(pool)) * signs[index % 2] for index, name in enumerate(names)
         }
