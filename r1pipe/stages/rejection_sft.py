@@ -11,6 +11,9 @@ import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field, PositiveInt
@@ -72,7 +75,10 @@ class TrainConfig(SftSettings):
 
 
 def sample(context: StepContext) -> dict[str, Any]:
-    """Sample and score, shard by shard; a shard is one part of the table, with a seed of its own, and is written once."""
+    """Sample and score, shard by shard; a shard is one part of the table, with a seed of its own, and is written once.
+
+    A shard is scored and written by a thread while the next one is generated.
+    """
     from r1pipe.engines.base import Sampling, open_engine
 
     config: SampleConfig = context.config
@@ -82,66 +88,85 @@ def sample(context: StepContext) -> dict[str, Any]:
     folder = context.output("attempts")
     owed = [number for number in range(len(shards)) if not _whole(folder, number, len(shards[number]) * config.samples)]
     print(f"sample: {len(problems)} problems × {config.samples} samples in {len(shards)} shards, {len(owed)} owed", flush=True)
+    tally = ShardTally(MetricsWriter(context.folder / "metrics.jsonl"), context.folder / "progress.json", len(shards))
+    tally.metrics.truncate_after(-1)
+    for number in range(len(shards)):
+        if number not in owed:
+            tally.add(number, read_part(part_path(folder, number)))
     engine = None
-    metrics = MetricsWriter(context.folder / "metrics.jsonl")
-    metrics.truncate_after(-1)
-    counts: Counter[str] = Counter()
-    tokens = 0
-    for number, shard in enumerate(shards):
-        still_moving(context.launch.stall_minutes)
-        if number in owed:
+    with ThreadPoolExecutor(max_workers=1) as scoring:
+        written: Future[None] | None = None
+        for number in owed:
+            still_moving(context.launch.stall_minutes)
             if context.stop_requested():
-                raise Stopped(f"sample stopped after {number} of {len(shards)} shards", "r1pipe resume")
+                break
             engine = engine or open_engine(
                 config.engine, context.inputs["policy"], system=context.shared["chat"].system,
                 batch=context.launch.generation_batch or 256, dtype=context.launch.dtype,
             )  # fmt: skip
-            sampling = Sampling(
-                config.samples, config.temperature, config.top_p, config.max_tokens, seed=shard_seed(context.seed, number)
-            )
+            seed = shard_seed(context.seed, number)
+            sampling = Sampling(config.samples, config.temperature, config.top_p, config.max_tokens, seed)
+            questions = [problem.question for problem in shards[number]]
             attempts = [
                 (Attempt(problem, one.text, engine.prefix, one.finish, one.tokens), index)
-                for problem, several in zip(
-                    shard, engine.generate([problem.question for problem in shard], sampling), strict=True
-                )
+                for problem, several in zip(shards[number], engine.generate(questions, sampling), strict=True)
                 for index, one in enumerate(several)
             ]
-            scored = mix.score([attempt for attempt, _ in attempts])
-            rows = [
-                attempt_row(attempt, index, row.parts, row.total, row.verdict)
-                for (attempt, index), row in zip(attempts, scored, strict=True)
-            ]
-            write_part(folder, number, rows, ATTEMPT_COLUMNS)
-        rows = read_part(part_path(folder, number))
-        counts.update(row["verdict"] for row in rows)
-        tokens += sum(row["tokens"] for row in rows)
-        metrics.write(
-            {
-                "kind": "shard",
-                "step": number,
-                "answers": len(rows),
-                "right": sum(row["verdict"] == "right" for row in rows) / len(rows),
-            }
-        )
-        write_progress(
-            context.folder / "progress.json",
-            {
-                "done": number + 1,
-                "total": len(shards),
-                "unit": "shard",
-                "note": "sample",
-                "right": counts["right"] / max(1, counts.total()),
-            },
-        )
+            if written is not None:
+                written.result()  # one shard waits at most: memory does not grow, and a failure shows at once
+            written = scoring.submit(_score_shard, mix, attempts, folder, number, tally)
+        if written is not None:
+            written.result()
+    finished()
     if engine is not None:
         engine.close()
-    finished()
+    if len(tally.done) < len(shards):
+        raise Stopped(f"sample stopped after {len(tally.done)} of {len(shards)} shards", "r1pipe resume")
     generated = len(problems) * config.samples
-    if counts.total() != generated:
+    if tally.verdicts.total() != generated:
         raise ArtifactError(
-            f"sample: {counts.total()} attempts are on disk and {generated} are owed", "r1pipe run rejection-sft/sample --redo"
+            f"sample: {tally.verdicts.total()} attempts are on disk and {generated} are owed",
+            "r1pipe run rejection-sft/sample --redo",
         )
-    return {"problems": len(problems), "attempts": generated, "verdicts": dict(counts), "tokens": tokens, "shards": len(shards)}
+    return {
+        "problems": len(problems), "attempts": generated, "verdicts": dict(tally.verdicts),
+        "tokens": tally.tokens, "shards": len(shards),
+    }  # fmt: skip
+
+
+@dataclass
+class ShardTally:
+    """What the finished shards add up to, and the record of each."""
+
+    metrics: MetricsWriter
+    progress: Path
+    shards: int
+    done: set[int] = field(default_factory=set)
+    verdicts: Counter[str] = field(default_factory=Counter)
+    tokens: int = 0
+
+    def add(self, number: int, rows: list[dict[str, Any]]) -> None:
+        """Count a shard that is on disk."""
+        self.done.add(number)
+        self.verdicts.update(row["verdict"] for row in rows)
+        self.tokens += sum(row["tokens"] for row in rows)
+        right = sum(row["verdict"] == "right" for row in rows) / len(rows)
+        self.metrics.write({"kind": "shard", "step": number, "answers": len(rows), "right": right})
+        share = self.verdicts["right"] / self.verdicts.total()
+        write_progress(
+            self.progress, {"done": len(self.done), "total": self.shards, "unit": "shard", "note": "sample", "right": share}
+        )
+
+
+def _score_shard(mix: Mix, attempts: list[tuple[Attempt, int]], folder: Path, number: int, tally: ShardTally) -> None:
+    """Score a shard's attempts and write its part."""
+    scored = mix.score([attempt for attempt, _ in attempts])
+    rows = [
+        attempt_row(attempt, index, row.parts, row.total, row.verdict)
+        for (attempt, index), row in zip(attempts, scored, strict=True)
+    ]
+    write_part(folder, number, rows, ATTEMPT_COLUMNS)
+    tally.add(number, rows)
 
 
 def shard_seed(seed: int, number: int) -> int:
@@ -149,7 +174,7 @@ def shard_seed(seed: int, number: int) -> int:
     return int(content_id("shard", str(seed), str(number))[:8], 16)
 
 
-def _whole(folder: Any, number: int, rows: int) -> bool:
+def _whole(folder: Path, number: int, rows: int) -> bool:
     """Whether a shard is on disk with all its rows; a torn one is owed again."""
     if not part_path(folder, number).is_file():
         return False
