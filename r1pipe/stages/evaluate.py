@@ -32,6 +32,7 @@ from r1pipe.intervals import bootstrap_mean
 from r1pipe.manifest import write_atomic
 from r1pipe.metrics import MetricsWriter, write_progress
 from r1pipe.rewards import Mix
+from r1pipe.rewards.accuracy import VERDICT_VERSION
 from r1pipe.rewards.mix import Part
 from r1pipe.stage import StepContext
 from r1pipe.stages.sections import SamplingSection
@@ -117,6 +118,7 @@ def run(context: StepContext) -> dict[str, Any]:
         )
     finished()
     table = {
+        "verdict_version": VERDICT_VERSION,
         "sampling": {
             "samples": config.samples,
             "temperature": config.temperature,
@@ -127,7 +129,10 @@ def run(context: StepContext) -> dict[str, Any]:
         "checkpoints": results,
     }
     write_atomic(context.output("results"), json.dumps(table, indent=1, ensure_ascii=False).encode())
-    return {"table": {name: {key: value for key, value in row.items() if key != "domains"} for name, row in results.items()}}
+    return {
+        "verdict_version": VERDICT_VERSION,
+        "table": {name: {key: value for key, value in row.items() if key != "domains"} for name, row in results.items()},
+    }
 
 
 def _part(folder: Path, number: int, rows: int) -> list[dict[str, Any]] | None:

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from r1pipe.data.schedule import prompt_order
 from r1pipe.data.tables import read_problems, read_table
 from r1pipe.rewards import Mix
+from r1pipe.rewards.accuracy import VERDICT_VERSION
 from r1pipe.rewards.mix import Part
 from r1pipe.stage import StepConfig, StepContext
 from r1pipe.train.settings import GrpoSettings, RewardModelSettings
@@ -119,4 +120,4 @@ def run(context: StepContext) -> dict[str, Any]:
         system=system,
         what="mixed-rl",
     )
-    return {**summary, "preference_from_step": config.switch_step}
+    return {**summary, "preference_from_step": config.switch_step, "verdict_version": VERDICT_VERSION}

@@ -11,6 +11,7 @@ from typing import Any
 from r1pipe.data.schedule import prompt_order
 from r1pipe.data.tables import read_problems
 from r1pipe.rewards import Mix
+from r1pipe.rewards.accuracy import VERDICT_VERSION
 from r1pipe.stage import StepContext
 from r1pipe.train.settings import GrpoSettings
 
@@ -36,7 +37,7 @@ def run(context: StepContext) -> dict[str, Any]:
         general_share=0.0,
         seed=context.seed,
     )
-    return train_grpo(
+    summary = train_grpo(
         context,
         config,
         policy=context.inputs["policy"],
@@ -46,3 +47,4 @@ def run(context: StepContext) -> dict[str, Any]:
         system=context.shared["chat"].system,
         what="reasoning-rl",
     )
+    return {**summary, "verdict_version": VERDICT_VERSION}

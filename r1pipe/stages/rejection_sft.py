@@ -39,6 +39,7 @@ from r1pipe.errors import ArtifactError, DataError, Stopped
 from r1pipe.manifest import write_atomic
 from r1pipe.metrics import MetricsWriter, write_progress
 from r1pipe.rewards import Mix
+from r1pipe.rewards.accuracy import VERDICT_VERSION
 from r1pipe.stage import StepConfig, StepContext
 from r1pipe.stages.sections import SamplingSection
 from r1pipe.stall import finished, still_moving
@@ -130,7 +131,7 @@ def sample(context: StepContext) -> dict[str, Any]:
         )
     return {
         "problems": len(problems), "attempts": generated, "verdicts": dict(tally.verdicts),
-        "tokens": tally.tokens, "shards": len(shards),
+        "tokens": tally.tokens, "shards": len(shards), "verdict_version": VERDICT_VERSION,
     }  # fmt: skip
 
 

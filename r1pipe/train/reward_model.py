@@ -31,6 +31,9 @@ from r1pipe.train.run import is_main, make_watch, processes, run_training
 from r1pipe.train.scorer import score_ids
 from r1pipe.train.settings import DEFAULT_MICRO_BATCH, RewardModelSettings, micro_batches
 
+LENGTH_WARNING = 0.7
+"""A correlation of score and length beyond this is said aloud: such a model rewards length."""
+
 
 @dataclass(frozen=True, slots=True)
 class Judged:
@@ -66,6 +69,7 @@ def train_reward_model(
         measured: dict[str, Any] = json.loads(finished.read_text())
         return measured
     pairs = rows[0].worse is not None if rows else True
+    given = len(rows)
     rows = [row for row in rows if row.better != row.worse]
     fitting = [row for row in rows if max(len(row.better), len(row.worse or [])) <= settings.max_tokens]
     training, held_out = split_by_question(fitting, settings.held_out_share, context.seed)
@@ -105,7 +109,11 @@ def train_reward_model(
     if settings.lora is not None:
         trained = trained.merge_and_unload()
     summary = measure(trained, tokenizer, held_out, pairs)
-    summary = {"rows": len(training), "rows_too_long": len(rows) - len(fitting), "steps": steps, **summary}
+    summary = {
+        "rows": len(training), "rows_identical": given - len(rows), "rows_too_long": len(rows) - len(fitting), "steps": steps, **summary,
+    }  # fmt: skip
+    if abs(summary["length_correlation"]) > LENGTH_WARNING:
+        print(f"{what}: its scores follow length (correlation {summary['length_correlation']:.2f})", flush=True)
     low = summary["accuracy_interval"][0]
     if low <= settings.min_accuracy_above:
         swapped = ": chosen and rejected may be swapped" if summary["accuracy"] < 0.5 else ""

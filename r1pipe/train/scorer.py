@@ -14,6 +14,7 @@ from transformers import AutoModelForSequenceClassification
 from r1pipe.data.chat import split_response
 from r1pipe.data.rows import Attempt, Kind, Score
 from r1pipe.engines.text import judged_ids, load_tokenizer
+from r1pipe.errors import ArtifactError
 from r1pipe.rewards import quantise
 
 LIMIT = 2.0
@@ -46,8 +47,19 @@ def score_ids(model: Any, pad: int, rows: Sequence[Sequence[int]], batch: int = 
 
 @cache
 def _loaded(folder: str) -> tuple[Any, Any]:
-    """Model and tokenizer of a reward model, once per process."""
-    model = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32)
+    """Model and tokenizer of a reward model, once per process.
+
+    Raises:
+        ArtifactError: the folder's weights have no scalar head (a fresh one would score at random), or no scale was measured.
+    """
+    model, loading = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    if missing := sorted(loading["missing_keys"]):
+        raise ArtifactError(
+            f"{Path(folder).name} is not a reward model: {', '.join(missing)} is not among its weights",
+            "name the output of mixed-rl/reward-models",
+        )
+    if not hasattr(model.config, "r1pipe_scale"):
+        raise ArtifactError(f"{Path(folder).name} has no measured scale of scores", "train it with mixed-rl/reward-models")
     if torch.cuda.is_available():
         model = model.to("cuda")
     return model.eval(), load_tokenizer(Path(folder))
