@@ -64,7 +64,7 @@ def test_a_model_that_ranks_the_worse_above_the_better_is_refused_and_a_swap_is_
     _, held_out = split_by_question(rows, SETTINGS.held_out_share, 3)
     turned = {row.question for row in held_out}
     mixed = [swap if row.question in turned else row for row, swap in zip(rows, pairs(base, swapped=True), strict=True)]
-    with pytest.raises(TrainingError, match="is not above 0.5: chosen and rejected may be swapped"):
+    with pytest.raises(TrainingError, match=r"is not above 0\.5: chosen and rejected may be swapped"):
         train_reward_model(context(tmp_path, outputs=("rm",)), SETTINGS, base=base, rows=mixed, output="rm", what="toy")
 
 

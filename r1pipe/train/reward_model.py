@@ -110,7 +110,8 @@ def train_reward_model(
         trained = trained.merge_and_unload()
     summary = measure(trained, tokenizer, held_out, pairs)
     summary = {
-        "rows": len(training), "rows_identical": given - len(rows), "rows_too_long": len(rows) - len(fitting), "steps": steps, **summary,
+        "rows": len(training), "rows_identical": given - len(rows), "rows_too_long": len(rows) - len(fitting),
+        "steps": steps, **summary,
     }  # fmt: skip
     if abs(summary["length_correlation"]) > LENGTH_WARNING:
         print(f"{what}: its scores follow length (correlation {summary['length_correlation']:.2f})", flush=True)
