@@ -50,11 +50,36 @@ def test_the_gold_answer_of_a_data_set_is_right_and_another_text_is_wrong(pool: 
     assert [score.verdict for score in others] == ["wrong"] * len(QUICK)
 
 
+@pytest.mark.heavy
+def test_every_gold_answer_of_every_data_set_is_right(pool: Pool) -> None:
+    import reasoning_gym
+    from reasoning_gym.factory import DATASETS
+
+    odd: list[str] = []
+    for name in sorted(set(DATASETS) - {"composite"}):
+        entries = [json.loads(json.dumps(entry, default=str)) for entry in reasoning_gym.create_dataset(name, size=20, seed=11)]
+        golds = [entry for entry in entries if entry["answer"]]  # None: any valid answer counts; empty: nothing to judge by
+        requests = [Request("", f"<answer>{e['answer']}</answer>", {"dataset": name, "entry": e}) for e in golds]
+        odd += [f"{name}: {score.note}" for score in check(requests, pool) if score.verdict != "right"]
+    assert odd == []
+
+
 def test_another_right_answer_than_the_gold_one_is_right_by_the_scorer(pool: Pool) -> None:
     puzzle = item("knights_knaves")
     parts = puzzle["entry"]["answer"].rstrip(".").split(", and ")
     swapped = f"{parts[1]}, and {parts[0]}."
     assert check([Request("", f"<answer>{swapped}</answer>", puzzle)], pool)[0].verdict == "right"
+
+
+@pytest.mark.parametrize(
+    "answer", ["7", "7.0", "+7", "007", "1,007", "7.", "8", "seven", "", "nan", "sNaN", "1e1", "7 ", "-7", "7,0"]
+)
+@pytest.mark.parametrize("dataset", ["chain_sum", "products"])
+def test_sums_and_products_are_judged_as_their_scorers_judge_them(dataset: str, answer: str, pool: Pool) -> None:
+    entry = {"question": "q", "answer": "7", "metadata": {}}
+    (outcome,) = pool.map("r1pipe.rewards.gym:score", [(dataset, entry, answer)])
+    ours = check([Request("", f"<answer>{answer}</answer>", {"dataset": dataset, "entry": entry})])[0]
+    assert (ours.value == 1.0) == (outcome.value >= 1.0)
 
 
 def test_scorers_that_give_full_marks_for_nothing_are_corrected(pool: Pool) -> None:

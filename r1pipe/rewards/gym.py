@@ -1,14 +1,15 @@
 """Reasoning Gym's own scorers, by the name of the data set.
 
 Full marks are right, anything less is wrong: the paper's accuracy reward is binary. Three scorers give full marks for wrong
-answers and are corrected here (`CORRECTED`); those that evaluate the answer as Python or by SymPy only get to see harmless
-characters. `score` and `exact` run in a scoring process.
+answers and are corrected here (`DECIDED`, `REQUIRED`); those that evaluate the answer as Python or by SymPy only get to see
+harmless characters. `score` and `exact` run in a scoring process.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -64,8 +65,21 @@ def _puzzle24(answer: str, entry: Entry) -> bool:
     return sorted(int(number) for number in re.findall(r"\d+", answer)) == sorted(entry["metadata"]["numbers"])
 
 
-CORRECTED: dict[str, Callable[[str, Entry], bool]] = {"game_of_life_halting": _halting, "coin_flip": _coin_flip}
-"""Data set -> the check that takes the place of its scorer."""
+def _decimal(answer: str, entry: Entry) -> bool:
+    """chain_sum and products: what their scorers do, without the two seconds that importing the package takes."""
+    try:
+        return Decimal(answer.replace(",", "").strip()) == Decimal(str(entry["answer"]).replace(",", ""))
+    except InvalidOperation:
+        return False
+
+
+DECIDED: dict[str, Callable[[str, Entry], bool]] = {
+    "chain_sum": _decimal,
+    "products": _decimal,
+    "game_of_life_halting": _halting,
+    "coin_flip": _coin_flip,
+}
+"""Data set -> the check that takes the place of its scorer: the same one, or one that corrects it."""
 REQUIRED: dict[str, Callable[[str, Entry], bool]] = {"puzzle24": _puzzle24}
 """Data set -> a condition that must hold before its scorer is asked."""
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from r1pipe.rewards.base import Score
 from r1pipe.rewards.extract import final_answer, last_block, last_box, unmarked
-from r1pipe.rewards.gym import CORRECTED, FULL_MARKS, REQUIRED, refused
+from r1pipe.rewards.gym import DECIDED, FULL_MARKS, REQUIRED, refused
 from r1pipe.rewards.maths.judge import short
 from r1pipe.rewards.service import Pool, shared_pool
 from r1pipe.rewards.structure import canonical, same_structure
@@ -58,7 +58,7 @@ def check(requests: Sequence[Request], pool: Pool | None = None, seconds: float 
     scores: list[Score | None] = [None] * len(requests)
     asked: list[tuple[int, str, dict[str, Any], str]] = []
     names = {str(r.check["dataset"]) for r in requests if r.check.get("dataset")}
-    unknown = sorted(names - _KINDS.keys())
+    unknown = sorted(names - _KINDS.keys() - DECIDED.keys())
     if unknown:
         pool = pool or shared_pool()
         found = pool.map("r1pipe.rewards.gym:exact", [(name,) for name in unknown], seconds)
@@ -81,7 +81,7 @@ def _cheap(request: Request) -> Score | tuple[dict[str, Any], str]:
     dataset = request.check.get("dataset")
     if not dataset:
         return _structure(request)
-    kind = _KINDS.get(str(dataset), "")
+    kind = "own" if dataset in DECIDED else _KINDS.get(str(dataset), "")
     if kind in ("", "unknown"):
         return Score(None, f"Reasoning Gym has no data set {dataset!r}" if kind else "Reasoning Gym could not be asked")
     entry = request.check.get("entry")
@@ -89,6 +89,8 @@ def _cheap(request: Request) -> Score | tuple[dict[str, Any], str]:
     if not isinstance(entry, dict) or "metadata" not in entry or "answer" not in entry:
         return Score(None, "the problem has no Reasoning Gym entry with answer and metadata")
     gold = entry["answer"]
+    if gold is not None and not str(gold).strip():
+        return Score(None, "the gold answer is empty")
     answer = answer_of(request.summary, lines=str(gold or "").count("\n") + 1)
     if not answer.strip():
         return Score(0.0, "empty answer")
@@ -97,8 +99,8 @@ def _cheap(request: Request) -> Score | tuple[dict[str, Any], str]:
     said = f"answered {short(answer)}" + (f", wanted {short(str(gold))}" if gold is not None else "")
     if gold is not None and canonical(str(gold)) in (canonical(answer), canonical(request.summary)):
         return Score(1.0, said)
-    if str(dataset) in CORRECTED:
-        return Score(1.0 if CORRECTED[str(dataset)](answer, entry) else 0.0, said)
+    if str(dataset) in DECIDED:
+        return Score(1.0 if DECIDED[str(dataset)](answer, entry) else 0.0, said)
     if kind == "exact":
         return Score(0.0, said)
     required = REQUIRED.get(str(dataset))
