@@ -228,3 +228,14 @@ def test_a_problem_column_may_hold_problems_dicts_or_json_and_may_be_the_questio
     }
     assert function(["q"] * 3, ["\\boxed{2}"] * 3, **columns) == [1.0, 1.0, 1.0]
     assert function(["q"], ["\\boxed{2}"], problem=["What is 1 + 1?"], answer=["2"]) == [1.0]
+
+
+def test_nothing_said_is_wrong_and_a_missing_gold_answer_is_unjudged_whatever_is_said() -> None:
+    problems = [PROBLEM, Problem("c", "q", "B", checker="choice"), Problem("l", "q", "b a", checker="logic")]
+    for problem in problems:
+        empty = Problem(problem.id, "q", "", checker=problem.checker)
+        for text in ("", "<think>x</think>", "<think>x</think>\n \n", "\\boxed{}"):
+            assert [score and score.value for score in Accuracy().score([attempt(text, problem), attempt(text, empty)])] == [
+                0.0,
+                None,
+            ]

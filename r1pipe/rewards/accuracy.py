@@ -52,8 +52,6 @@ class Accuracy:
             response = split_response(attempt.text)
             if "thinking never closed" in response.faults:
                 scores[index] = Score(0.0, "thinking never closed: no answer")
-            elif not response.summary:
-                scores[index] = Score(0.0, "empty summary: no answer")
             else:
                 groups.setdefault(checker, []).append((index, (attempt, response.summary)))
         for checker, members in groups.items():
