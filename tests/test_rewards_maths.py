@@ -322,7 +322,9 @@ LATEX = st.lists(
         ["\\frac", "\\sqrt", "{", "}", "(", ")", "[", "]", "^", "_", "1", "23", "x", "+", "-", "=", "<", "\\cup", ",", "\\pm",
          "\\text{or}", "|", "\\infty",
          "\\begin{pmatrix}", "\\end{pmatrix}", "&", "\\\\", "!", "%", "$", "\\in", "\\{", "\\}", ":", "\\log", "_2", "\\pi",
-         ".", " ", "\\circ", "i", "e", "cm"]
+         ".", " ", "\\circ", "i", "e", "cm",
+         "\\pmod{7}", "\\choose", "f(", "\\lfloor", "\\rfloor", "\\mathbb{R}", "\\mathrm{~m}", "\\dots",
+         "am", "1:30", "'", "gcd", "max("]
     ),
     max_size=14,
 ).map("".join)  # fmt: skip

@@ -32,7 +32,9 @@ _RELATION = re.compile(r"[=≠<>≤≥∈≈≡∼]")
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:(?:,\d{2})*,\d{3}|(?:,\d{3})+|(?: \d{3})+|(?:'\d{3})+)(?![\d,])")
 _DOT_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?:,\d+)?(?![\d.,])")
 _DECIMAL_COMMA = re.compile(r"(?<![\d.,])(\d+),(\d+)(?![\d,])")
-_MODULUS = re.compile(r"\\pmod\s*\{?\s*(\w+)\s*\}?|\(\s*(?:\\?mod)\s+(\w+)\s*\)|\b(?:\\?mod)\s*\{?(\d+)\}?\s*$")
+_MODULUS = re.compile(
+    rf"\\pmod\s*\{{?\s*(\w+)\s*\}}?|\(\s*{TEXT_OPEN}?\s*\\?mod\s*{TEXT_CLOSE}?\s*(\w+)\s*\)|\b(?:\\?mod)\s*\{{?(\d+)\}}?\s*$"
+)
 _MULTIPLIER = re.compile(r"(?<=[\d.])\s*(万|亿|千(?![克米瓦卡焦])|百(?!分))")
 _MULTIPLIERS = {"万": "0000", "亿": "00000000", "千": "000", "百": "00"}
 _MONEY_FIRST = re.compile(rf"(-?)\s*({MONEY}|[€£¥₹]|\\euro|(?:US|A|C|HK|NT)?{MONEY}|Rs\.?|USD|EUR|RMB)\s*(?=[\d.])(.*)")
@@ -59,6 +61,12 @@ def read(text: str, language: str = "en") -> list[Reading]:
             if measured is not None and measured.unit is not None:
                 readings.append(replace(measured, loose=1 if lone.group(2) or "^" in lone.group(3) else 2))
     return readings
+
+
+def modulus(cleaned: str) -> str:
+    """The modulus of a congruence; empty without one."""
+    found = _MODULUS.search(cleaned)
+    return next((group for group in found.groups() if group), "") if found else ""
 
 
 def tidy(source: str) -> str:
@@ -128,9 +136,10 @@ def read_one(source: str, depth: int = 0) -> Reading | None:
     clock = _CLOCK.fullmatch(source)
     if clock:
         return Words(f"{int(clock.group(1))}:{clock.group(2) or '00'} {clock.group(3).lower()}m")
-    modulus = _MODULUS.search(source)
-    if modulus:
-        source = source[: modulus.start()].strip() + source[modulus.end() :].strip()
+    congruence = _MODULUS.search(source)
+    if congruence:
+        bare = source[: congruence.start()].strip() + source[congruence.end() :].strip()
+        return read_one(bare, depth + 1) or Words(source)
     parts, joiner = split_list(source)
     if len(parts) > 1:
         return _list(parts, joiner, depth)

@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from r1pipe.rewards.extract import box_run, final_answer, final_words, last_box
-from r1pipe.rewards.maths.answer import MAX_ANSWER_CHARS, read, tidy
+from r1pipe.rewards.maths.answer import MAX_ANSWER_CHARS, modulus, read, tidy
 from r1pipe.rewards.maths.clean import GAP, clean, plain
 from r1pipe.rewards.maths.compare import LENIENT, Rules, compare
 from r1pipe.rewards.maths.equal import DIGITS
@@ -201,6 +201,9 @@ _remembered = lru_cache(maxsize=32768)(_pair)
 
 
 def _typed(wanted: Gold, answer: str, cleaned: str, language: str, rules: Rules, said: str) -> Decision:
+    moduli = {modulus(cleaned), modulus(clean(wanted.text))} - {""}
+    if len(moduli) > 1:
+        return Decision("wrong", said)
     fresh_budget()
     readings = read(answer, language)
     unknown = False

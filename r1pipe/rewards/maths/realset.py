@@ -48,7 +48,9 @@ def _end(reading: Reading) -> Any | None:
     value = number(reading.node)
     if value is None or isinstance(value, tuple):
         return None
-    return None if context(60).im(_plain(value)) != 0 else value
+    if isinstance(value, (int, Fraction)):
+        return value
+    return None if context(60).im(value) != 0 else context(60).re(value)
 
 
 def _plain(value: Any) -> Any:
