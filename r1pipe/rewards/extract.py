@@ -37,8 +37,10 @@ _ENGLISH = re.compile(
     r"(?:[Aa]nswers?|ANSWER|[Ff]inal [Rr]esult|[Aa]ns|[Ss]olution)\b\W{0,4}\s*(?:is|are|was|would be|will be|should be"
     r"|must be|comes to|equals"
     r"|=|:|⇒|→)(?:\s*(?:simply|just|then|therefore|thus|given by|as follows|exactly|approximately|about)\b)*"
-    r"|(?:[Ff]inal|FINAL)\s+(?:[Aa]nswer|ANSWER)\b|[Aa]nswer\b(?=\s*(?:\$|\\\(|\\\[|-?\d))|\n[ \t]*A[ \t]*[:：]"
+    r"|(?:[Ff]inal|FINAL)\s+(?:[Aa]nswer|ANSWER)\b|[Aa]nswer\b(?=\s*(?:\$|\\\(|\\\[|-?\d))"
 )
+_ENGLISH_PARTS = ("nswer", "NSWER", "esult", "olution", "Ans", "ans:", "ans ")
+_LINE_A = re.compile(r"\n[ \t]*A[ \t]*[:：]")
 _OTHER_LANGUAGES = re.compile(
     r"答案(?:应该|应当|就|应)?(?:是|为|：|:|选择|选|即)|结果(?:是|为|：|:)|(?:应|因此|所以|故)选(?:择)?(?:项)?\s*[:：]?\s*(?=[（(]?[A-K])|\n\s*答\s*[:：]"
     r"|选(?:择)?\s*[:：]?\s*(?=[（(]?[A-K])|(?:答え|解答|回答)(?:は|：|:|=)"
@@ -166,7 +168,9 @@ def box_run(text: str) -> str:
 def _in_prose(text: str) -> Found:
     """The answer of a text without tags and boxes."""
     tail = "\n" + text[-PROSE_CHARS:]
-    announced = [match.end() for match in _ENGLISH.finditer(tail)]
+    announced = [match.end() for match in _LINE_A.finditer(tail)]
+    if any(part in tail for part in _ENGLISH_PARTS):
+        announced = sorted((*announced, *(match.end() for match in _ENGLISH.finditer(tail))))
     if not tail.isascii() or "ibu" in tail or "espuesta" in tail or "ntwort" in tail or "rgebnis" in tail:
         announced = sorted((*announced, *(match.end() for match in _OTHER_LANGUAGES.finditer(tail))))
     for end in reversed(announced):

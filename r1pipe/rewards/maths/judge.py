@@ -61,11 +61,13 @@ class Gold:
         readings: its readings as maths or words.
         kind: "maths"; "letter" (an option); "words" (short text); "prose" (only the same text can match); "unknown" (maths that
             the parser does not know); "advanced" (integrals, sums and limits: SymPy must decide); "empty".
+        spellings: the answer, and the sentence around it, without what only concerns their looks.
     """
 
     text: str
     readings: tuple[Reading, ...]
     kind: str
+    spellings: frozenset[str] = frozenset()
 
 
 @lru_cache(maxsize=4096)
@@ -82,8 +84,12 @@ def prepare(gold: str, language: str = "en") -> Gold:
         for shorter in _shorter(text):
             inner_kind, inner = _kind(shorter, language)
             if inner_kind in ("maths", "letter") or (inner_kind == "words" and kind != "words"):
-                return Gold(shorter, tuple(inner), inner_kind)
-    return Gold(text, tuple(readings), kind)
+                return Gold(shorter, tuple(inner), inner_kind, frozenset({_spelling(shorter), _spelling(gold)}))
+    return Gold(text, tuple(readings), kind, frozenset({_spelling(text), _spelling(gold)}))
+
+
+def _spelling(text: str) -> str:
+    return _compact(tidy(clean(text))) if len(text) <= 2 * MAX_ANSWER_CHARS else text.strip()
 
 
 def _kind(text: str, language: str) -> tuple[str, list[Reading]]:
@@ -184,7 +190,7 @@ def _pair(gold: str, answer: str, language: str, rules: Rules) -> Decision:
     cleaned = tidy(clean(answer[: 2 * MAX_ANSWER_CHARS]))
     if not _says_something(cleaned):
         return Decision("wrong", "empty answer")
-    if any(_compact(cleaned) == _compact(tidy(clean(text[: 2 * MAX_ANSWER_CHARS]))) for text in {wanted.text, gold}):
+    if (_compact(cleaned) if len(answer) <= 2 * MAX_ANSWER_CHARS else answer.strip()) in wanted.spellings:
         return Decision("right", said)
     if len(answer) > MAX_ANSWER_CHARS:
         return Decision("wrong", f"answer of {len(answer)} characters; read up to {MAX_ANSWER_CHARS}")
