@@ -15,6 +15,9 @@ from pathlib import Path
 from r1pipe.errors import ArtifactError, RecipeError
 from r1pipe.stage import Base, Output, Step, StepConfig
 
+DEFAULT_LOADER = "r1pipe.pipeline:load"
+"""Which function gives a pipeline by name, as "module:function"."""
+
 RESERVED_SECTIONS = ("name", "pipeline", "seed", "base", "launch", "revision")
 """Top-level names of a recipe that no step and no shared section may take."""
 

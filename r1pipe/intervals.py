@@ -5,9 +5,15 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from statistics import fmean
 
 Z95 = 1.959963984540054
 """Quantile 0.975 of the standard normal distribution."""
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """The mean; None for no values, which is not the same as 0."""
+    return fmean(values) if values else None
 
 
 def wilson(successes: float, trials: int, z: float = Z95) -> tuple[float, float]:

@@ -33,9 +33,6 @@ RUNNER, LOCK, BASE, BEGUN = "R1PIPE_RUNNER", "R1PIPE_LOCK", "R1PIPE_BASE", "R1PI
 LOADER, PIPELINE = "R1PIPE_LOADER", "R1PIPE_PIPELINE"
 """Environment variables by which the runner speaks to a step's process; BEGUN also marks all its descendants."""
 
-DEFAULT_LOADER = "r1pipe.pipeline:load"
-"""Which function gives a step's process its pipeline, as "module:function"."""
-
 LOOK_SECONDS = 0.1
 """How often metrics, progress and the wish to stop are looked at; the end of the process is noticed at once."""
 

@@ -16,14 +16,13 @@ from importlib.resources import files
 from pathlib import Path
 
 from r1pipe.errors import RecipeError, StateError
-from r1pipe.graph import Pipeline
+from r1pipe.graph import DEFAULT_LOADER, Pipeline
 from r1pipe.recipe import Recipe, apply_sets, load_recipe, pipeline_name
 from r1pipe.rundir import RunDir, find_run, list_runs, runs_root
 
 PIPELINES_VARIABLE = "R1PIPE_PIPELINES"
 """Environment variable that names a function of the user's own, "module:function", which gives a pipeline by name."""
 
-DEFAULT_LOADER = "r1pipe.pipeline:load"
 DEFAULT_RECIPE = "nano"
 
 MOST_DIFFERENCES = 12

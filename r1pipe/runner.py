@@ -18,8 +18,8 @@ from r1pipe.errors import ArtifactError, StateError, StepFailed, Stopped
 from r1pipe.failures import failure, how_to_go_on, shown
 from r1pipe.files import describe_os_error
 from r1pipe.fork import check_outputs, create_run, discard, empty_trash, fork, tidy, verify
-from r1pipe.graph import Pipeline, reads_base
-from r1pipe.launch import BASE, BEGUN, DEFAULT_LOADER, LOADER, LOCK, PIPELINE, RUNNER, StopRequest, run_process
+from r1pipe.graph import DEFAULT_LOADER, Pipeline, reads_base
+from r1pipe.launch import BASE, BEGUN, LOADER, LOCK, PIPELINE, RUNNER, StopRequest, run_process
 from r1pipe.lock import check_held, hold
 from r1pipe.manifest import Begun, InputRecord, Manifest, new_id, read_manifest, to_json, write_atomic
 from r1pipe.observer import Observer, without_terminal

@@ -27,8 +27,8 @@ from r1pipe import processes
 from r1pipe.artifact import sync_artifact
 from r1pipe.errors import ArtifactError, R1PipeError, StateError, Stopped
 from r1pipe.files import DISK_FULL_EXIT, is_disk_full
-from r1pipe.graph import Pipeline, section_of
-from r1pipe.launch import BASE, DEFAULT_LOADER, LOADER, LOCK, PIPELINE, RUNNER
+from r1pipe.graph import DEFAULT_LOADER, Pipeline, section_of
+from r1pipe.launch import BASE, LOADER, LOCK, PIPELINE, RUNNER
 from r1pipe.lock import read_lock
 from r1pipe.manifest import Begun, read_begun, to_json, write_atomic
 from r1pipe.metrics import finite

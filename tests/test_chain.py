@@ -209,6 +209,6 @@ def test_two_processes_train_one_step_together(finished: Path) -> None:
     r1pipe("fork", "whole", "two", "--before", "cold-start", cwd=folder)
     r1pipe("run-all", "--run", "two", "--set", "launch.processes=2", "--until", "cold-start", cwd=folder)
     manifest = json.loads((folder / "runs" / "two" / "1-cold-start" / "manifest.json").read_text())
-    assert manifest["launch"]["processes"] == 2 if "launch" in manifest else True
+    assert manifest["launch"]["processes"] == 2
     log = "".join(path.read_text() for path in (folder / "runs" / "two" / "1-cold-start" / "logs").iterdir())
     assert "over 2 processes" in log

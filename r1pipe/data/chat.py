@@ -11,11 +11,9 @@ SFT, RL, sampling and evaluation, so that a prompt cannot differ between stages.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 OPEN, CLOSE = "<think>", "</think>"
-_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +63,10 @@ def split_response(text: str) -> Response:
 
 
 def answer_block(summary: str) -> str | None:
-    """The text of the last `<answer>` block of a summary; None when there is none."""
-    found = _ANSWER.findall(summary)
-    return found[-1].strip() if found else None
+    """The text of the last closed `<answer>` block; None when none is closed. Linear, however often tags are repeated."""
+    end = summary.rfind("</answer>")
+    start = summary.rfind("<answer>", 0, end) if end >= 0 else -1
+    return summary[start + len("<answer>") : end] if start >= 0 else None
 
 
 def messages(question: str, system: str = "") -> list[dict[str, str]]:

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from r1pipe.data.chat import join_response
 from r1pipe.data.rows import Attempt, Problem, Score
 from r1pipe.errors import ArtifactError, DataError
 
@@ -126,6 +127,11 @@ def problem_of(row: dict[str, Any]) -> Problem:
 def read_problems(folder: Path) -> list[Problem]:
     """All problems of a table."""
     return [problem_of(row) for row in read_table(folder)]
+
+
+def read_examples(folder: Path) -> list[tuple[str, str]]:
+    """(question, response) of every row of a table of traces, as SFT takes them."""
+    return [(row["question"], join_response(row["thinking"], row["summary"])) for row in read_table(folder)]
 
 
 def attempt_row(

@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from r1pipe.data.chat import answer_block
 from r1pipe.rewards.base import Score
-from r1pipe.rewards.extract import final_answer, last_block, last_box
+from r1pipe.rewards.extract import final_answer, last_box
 from r1pipe.rewards.maths.clean import clean, plain
 from r1pipe.rewards.maths.judge import pair, short
 from r1pipe.rewards.structure import canonical, same_structure
@@ -194,7 +195,7 @@ def _texts(whole: str, symbols: bool) -> list[str]:
     """Where a text answer may stand: in the last tags, else in the last box, else the whole, what is announced, or the last
     line.
     """
-    block = last_block(whole)
+    block = answer_block(whole)
     if block is not None:
         whole = block.strip()
     start = whole.rfind("boxed{")

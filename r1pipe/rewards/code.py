@@ -32,7 +32,7 @@ _POOLS: dict[tuple[int, SandboxMode, Limits], SandboxPool] = {}
 
 def extract_program(summary: str) -> str:
     """The program of a summary: its last fenced block (of Python, if any says so), else the summary as it is."""
-    text = answer_block(summary) or summary
+    text = (answer_block(summary) or "").strip() or summary
     found: list[tuple[str, str, str]] = _FENCE.findall(text) or _FENCE.findall(summary)
     blocks = [(language.lower(), body) for _, language, body in found]
     if not blocks:

@@ -18,6 +18,7 @@ import re
 from dataclasses import dataclass
 from itertools import pairwise
 
+from r1pipe.data.chat import answer_block
 from r1pipe.rewards.maths.tokens import FUNCTIONS
 
 MAX_SUMMARY_CHARS = 200_000
@@ -83,7 +84,7 @@ class Found:
 def final_answer(summary: str) -> Found:
     """The final answer of a summary (see the module docstring); `Found("", "none")` when there is none."""
     text = _SPECIAL.split(summary[-MAX_SUMMARY_CHARS:])[0] if "<|" in summary else summary[-MAX_SUMMARY_CHARS:]
-    block = last_block(text)
+    block = answer_block(text)
     tagged = block is not None
     if block is not None:
         text = block
@@ -95,13 +96,6 @@ def final_answer(summary: str) -> Found:
     if "####" in text:
         return Found(unmarked(text.rpartition("####")[2].strip().split("\n")[0]), "hash")
     return _in_prose(text)
-
-
-def last_block(text: str) -> str | None:
-    """What stands in the last closed `<answer>` block; None when none is closed. Linear, however often tags are repeated."""
-    end = text.rfind("</answer>")
-    start = text.rfind("<answer>", 0, end) if end >= 0 else -1
-    return text[start + len("<answer>") : end] if start >= 0 else None
 
 
 def last_box(text: str) -> str | None:

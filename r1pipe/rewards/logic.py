@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from r1pipe.data.chat import answer_block
 from r1pipe.rewards.base import Score
-from r1pipe.rewards.extract import final_answer, last_block, last_box, unmarked
+from r1pipe.rewards.extract import final_answer, last_box, unmarked
 from r1pipe.rewards.gym import DECIDED, FULL_MARKS, REQUIRED, refused
 from r1pipe.rewards.maths.judge import short
 from r1pipe.rewards.service import Pool, shared_pool
@@ -37,7 +38,7 @@ class Request:
 
 def answer_of(summary: str, lines: int = 1) -> str:
     """The final answer of a summary; with `lines` over 1 the gold answer is a grid, and all lines of it are wanted."""
-    block = last_block(summary)
+    block = answer_block(summary)
     if block is not None:
         return block.strip()
     box = last_box(summary)

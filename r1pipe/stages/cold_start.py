@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from r1pipe.data.chat import join_response
-from r1pipe.data.tables import read_table
+from r1pipe.data.tables import read_examples
 from r1pipe.stage import StepContext
 from r1pipe.train.settings import SftSettings
 
@@ -22,7 +21,7 @@ def run(context: StepContext) -> dict[str, Any]:
     """Fine-tune the base on the traces."""
     from r1pipe.train.sft import train_sft
 
-    examples = [(row["question"], join_response(row["thinking"], row["summary"])) for row in read_table(context.inputs["traces"])]
+    examples = read_examples(context.inputs["traces"])
     return train_sft(
         context,
         context.config,

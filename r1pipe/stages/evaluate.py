@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -18,23 +17,19 @@ from pydantic import Field, PositiveInt
 from r1pipe.data.chat import split_response
 from r1pipe.data.rows import Attempt, Problem
 from r1pipe.data.tables import (
-    ATTEMPT_COLUMNS,
     attempt_of,
-    attempt_row,
-    part_path,
-    read_part,
     read_problems,
     scores_of,
-    write_part,
 )
-from r1pipe.errors import ArtifactError, Stopped
-from r1pipe.intervals import bootstrap_mean
+from r1pipe.errors import Stopped
+from r1pipe.intervals import bootstrap_mean, mean
 from r1pipe.manifest import write_atomic
 from r1pipe.metrics import MetricsWriter, write_progress
 from r1pipe.rewards import Mix
 from r1pipe.rewards.accuracy import VERDICT_VERSION
 from r1pipe.rewards.mix import Part
 from r1pipe.stage import StepContext
+from r1pipe.stages.sampling import sample_attempts, whole_part, write_scored
 from r1pipe.stages.sections import SamplingSection
 from r1pipe.stall import finished, still_moving
 
@@ -77,7 +72,7 @@ def run(context: StepContext) -> dict[str, Any]:
     results: dict[str, Any] = {}
     for number, name in enumerate(CHECKPOINTS):
         still_moving(context.launch.stall_minutes)
-        rows = _part(folder, number, len(questions) * config.samples)
+        rows = whole_part(folder, number, len(questions) * config.samples)
         if rows is None:
             if context.stop_requested():
                 raise Stopped(f"evaluate stopped after {number} of {len(CHECKPOINTS)} checkpoints", "r1pipe resume")
@@ -89,20 +84,9 @@ def run(context: StepContext) -> dict[str, Any]:
                 dtype=context.launch.dtype,
             )
             sampling = Sampling(config.samples, config.temperature, config.top_p, config.max_tokens, seed=context.seed)
-            attempts = [
-                (Attempt(problem, one.text, engine.prefix, one.finish, one.tokens), index)
-                for problem, several in zip(
-                    questions, engine.generate([problem.question for problem in questions], sampling), strict=True
-                )
-                for index, one in enumerate(several)
-            ]
+            attempts = sample_attempts(engine, questions, sampling)
             engine.close()
-            scored = mix.score([attempt for attempt, _ in attempts])
-            rows = [
-                attempt_row(attempt, index, row.parts, row.total, row.verdict)
-                for (attempt, index), row in zip(attempts, scored, strict=True)
-            ]
-            write_part(folder, number, rows, ATTEMPT_COLUMNS)
+            rows = write_scored(mix, attempts, folder, number)
         results[name] = summarise(rows)
         metrics.write(
             {
@@ -135,17 +119,6 @@ def run(context: StepContext) -> dict[str, Any]:
     }
 
 
-def _part(folder: Path, number: int, rows: int) -> list[dict[str, Any]] | None:
-    """A checkpoint's attempts when they are all on disk."""
-    if not part_path(folder, number).is_file():
-        return None
-    try:
-        found = read_part(part_path(folder, number))
-    except ArtifactError:
-        return None
-    return found if len(found) == rows else None
-
-
 def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """One checkpoint's numbers.
 
@@ -160,17 +133,17 @@ def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     for row in judged:
         groups.setdefault(f"{row['domain']} ({row['language']})", []).append(row)
     return {
-        "pass_at_1": _mean(list(pass_rates(judged).values())),
+        "pass_at_1": mean(list(pass_rates(judged).values())),
         "pass_at_1_interval": [low, high],
         "unjudged": len(rules) - len(judged),
         "format": part_mean(rules, "format"),
         "language": part_mean(rules, "language"),
-        "tokens": _mean([row["tokens"] for row in rules]),
-        "truncated": _mean([float(row["finish"] == "length") for row in rules]),
+        "tokens": mean([row["tokens"] for row in rules]),
+        "truncated": mean([float(row["finish"] == "length") for row in rules]),
         "helpfulness": part_mean(rows, "helpfulness"),
         "safety": part_mean(rows, "safety"),
-        "reflection": _mean([float(reflection_count(attempt_of(row))) for row in rules]),
-        "domains": {name: _mean(list(pass_rates(members).values())) for name, members in sorted(groups.items())},
+        "reflection": mean([float(reflection_count(attempt_of(row))) for row in rules]),
+        "domains": {name: mean(list(pass_rates(members).values())) for name, members in sorted(groups.items())},
     }
 
 
@@ -185,7 +158,7 @@ def pass_rates(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
 def part_mean(rows: Sequence[dict[str, Any]], reward: str) -> float | None:
     """Mean of one reward over the rows where it applies and was judged."""
     values = [score.value for row in rows if (score := scores_of(row).get(reward)) is not None and score.value is not None]
-    return _mean(values)
+    return mean(values)
 
 
 def reflection_count(attempt: Attempt) -> int:
@@ -197,7 +170,3 @@ def reflection_count(attempt: Attempt) -> int:
         return sum(text.count(word) for word in REFLECTION_WORDS_ZH)
     words = [word.strip(".,:;!?()\"'") for word in text.split()]
     return sum(word in REFLECTION_WORDS for word in words)
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return fmean(values) if values else None

@@ -18,21 +18,17 @@ from typing import Any
 
 from pydantic import Field, PositiveInt
 
-from r1pipe.data.chat import join_response, split_response
+from r1pipe.data.chat import split_response
 from r1pipe.data.rows import Attempt
 from r1pipe.data.tables import (
-    ATTEMPT_COLUMNS,
     PROBLEM_COLUMNS,
     TRACE_COLUMNS,
     attempt_of,
-    attempt_row,
     content_id,
-    part_path,
-    read_part,
+    read_examples,
     read_problems,
     read_table,
     scores_of,
-    write_part,
     write_table,
 )
 from r1pipe.errors import ArtifactError, DataError, Stopped
@@ -41,6 +37,7 @@ from r1pipe.metrics import MetricsWriter, write_progress
 from r1pipe.rewards import Mix
 from r1pipe.rewards.accuracy import VERDICT_VERSION
 from r1pipe.stage import StepConfig, StepContext
+from r1pipe.stages.sampling import sample_attempts, whole_part, write_scored
 from r1pipe.stages.sections import SamplingSection
 from r1pipe.stall import finished, still_moving
 from r1pipe.train.settings import SftSettings
@@ -87,13 +84,16 @@ def sample(context: StepContext) -> dict[str, Any]:
     problems = read_problems(context.inputs["problems"])[: config.problems or None]
     shards = [problems[start : start + config.problems_per_shard] for start in range(0, len(problems), config.problems_per_shard)]
     folder = context.output("attempts")
-    owed = [number for number in range(len(shards)) if not _whole(folder, number, len(shards[number]) * config.samples)]
-    print(f"sample: {len(problems)} problems × {config.samples} samples in {len(shards)} shards, {len(owed)} owed", flush=True)
     tally = ShardTally(MetricsWriter(context.folder / "metrics.jsonl"), context.folder / "progress.json", len(shards))
     tally.metrics.truncate_after(-1)
-    for number in range(len(shards)):
-        if number not in owed:
-            tally.add(number, read_part(part_path(folder, number)))
+    owed = []
+    for number, shard in enumerate(shards):
+        rows = whole_part(folder, number, len(shard) * config.samples)
+        if rows is None:
+            owed.append(number)
+        else:
+            tally.add(number, rows)
+    print(f"sample: {len(problems)} problems × {config.samples} samples in {len(shards)} shards, {len(owed)} owed", flush=True)
     engine = None
     with ThreadPoolExecutor(max_workers=1) as scoring:
         written: Future[None] | None = None
@@ -107,12 +107,7 @@ def sample(context: StepContext) -> dict[str, Any]:
             )  # fmt: skip
             seed = shard_seed(context.seed, number)
             sampling = Sampling(config.samples, config.temperature, config.top_p, config.max_tokens, seed)
-            questions = [problem.question for problem in shards[number]]
-            attempts = [
-                (Attempt(problem, one.text, engine.prefix, one.finish, one.tokens), index)
-                for problem, several in zip(shards[number], engine.generate(questions, sampling), strict=True)
-                for index, one in enumerate(several)
-            ]
+            attempts = sample_attempts(engine, shards[number], sampling)
             if written is not None:
                 written.result()  # one shard waits at most: memory does not grow, and a failure shows at once
             written = scoring.submit(_score_shard, mix, attempts, folder, number, tally)
@@ -161,28 +156,12 @@ class ShardTally:
 
 def _score_shard(mix: Mix, attempts: list[tuple[Attempt, int]], folder: Path, number: int, tally: ShardTally) -> None:
     """Score a shard's attempts and write its part."""
-    scored = mix.score([attempt for attempt, _ in attempts])
-    rows = [
-        attempt_row(attempt, index, row.parts, row.total, row.verdict)
-        for (attempt, index), row in zip(attempts, scored, strict=True)
-    ]
-    write_part(folder, number, rows, ATTEMPT_COLUMNS)
-    tally.add(number, rows)
+    tally.add(number, write_scored(mix, attempts, folder, number))
 
 
 def shard_seed(seed: int, number: int) -> int:
     """The seed of a shard, from the run's seed and the shard's number."""
     return int(content_id("shard", str(seed), str(number))[:8], 16)
-
-
-def _whole(folder: Path, number: int, rows: int) -> bool:
-    """Whether a shard is on disk with all its rows; a torn one is owed again."""
-    if not part_path(folder, number).is_file():
-        return False
-    try:
-        return len(read_part(part_path(folder, number))) == rows
-    except ArtifactError:
-        return False
 
 
 def select(context: StepContext) -> dict[str, Any]:
@@ -287,9 +266,7 @@ def train(context: StepContext) -> dict[str, Any]:
     """Fine-tune the clean base on the selection."""
     from r1pipe.train.sft import train_sft
 
-    examples = [
-        (row["question"], join_response(row["thinking"], row["summary"])) for row in read_table(context.inputs["selection"])
-    ]
+    examples = read_examples(context.inputs["selection"])
     return train_sft(
         context,
         context.config,

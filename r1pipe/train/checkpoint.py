@@ -9,7 +9,6 @@ written into the checkpoint before the seal, so that a resumed run trains agains
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -17,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from r1pipe.artifact import file_record
 from r1pipe.errors import TrainingError
 from r1pipe.manifest import write_atomic
 
@@ -36,21 +36,13 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(found, key=step_of, reverse=True)
 
 
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 def seal(checkpoint: Path, belongs_to: Mapping[str, Any]) -> None:
     """Flush every file to disk, then record sizes, digests and what the state belongs to. Called last, by one process."""
     files = {}
     for path in sorted(path for path in checkpoint.rglob("*") if path.is_file() and path.name != SEAL):
         with path.open("rb") as stream:
             os.fsync(stream.fileno())
-        files[path.relative_to(checkpoint).as_posix()] = {"size": path.stat().st_size, "sha256": _sha256(path)}
+        files[path.relative_to(checkpoint).as_posix()] = file_record(path).model_dump()
     record = {"step": step_of(checkpoint), "belongs_to": dict(belongs_to), "files": files}
     write_atomic(checkpoint / SEAL, json.dumps(record, indent=1, sort_keys=True).encode())
 
@@ -69,7 +61,7 @@ def fault_of(checkpoint: Path) -> str:
             return f"{name} is missing"
         if path.stat().st_size != entry["size"]:
             return f"{name} has {path.stat().st_size} bytes, recorded were {entry['size']}"
-        if _sha256(path) != entry["sha256"]:
+        if file_record(path).sha256 != entry["sha256"]:
             return f"{name} has changed since it was written"
     processes = int(record["belongs_to"].get("processes", 1))
     random_states = ["rng_state.pth"] if processes == 1 else [f"rng_state_{rank}.pth" for rank in range(processes)]

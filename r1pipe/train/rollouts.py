@@ -17,6 +17,7 @@ from typing import Any
 from r1pipe.data.rows import Attempt, Problem
 from r1pipe.data.tables import ATTEMPT_COLUMNS, attempt_row, write_part
 from r1pipe.errors import TrainingError
+from r1pipe.intervals import mean
 from r1pipe.metrics import MetricsWriter
 from r1pipe.rewards import Mix, Row
 
@@ -100,10 +101,6 @@ class RolloutScorer:
             write_part(self.folder, step // self.minibatches, table, ATTEMPT_COLUMNS)
 
 
-def _mean(values: list[float]) -> float | None:
-    return fmean(values) if values else None
-
-
 def rollout_numbers(attempts: Sequence[Attempt], rows: Sequence[Row], group: int) -> dict[str, Any]:
     """The numbers of one rollout.
 
@@ -134,8 +131,8 @@ def rollout_numbers(attempts: Sequence[Attempt], rows: Sequence[Row], group: int
         ]
         entry["flat"].append(float(is_flat))
     return {
-        "rewards": {name: _mean(values) for name, values in judged.items()},
-        "total_mean": _mean([scored.total for scored in rows if scored.total is not None]),
+        "rewards": {name: mean(values) for name, values in judged.items()},
+        "total_mean": mean([scored.total for scored in rows if scored.total is not None]),
         "answers": len(rows),
         "unjudged": sum(scored.total is None for scored in rows),
         "tokens_mean": fmean(attempt.tokens for attempt in attempts),
@@ -145,7 +142,7 @@ def rollout_numbers(attempts: Sequence[Attempt], rows: Sequence[Row], group: int
         "flat_right": flat_right / len(groups),
         "flat_wrong": flat_wrong / len(groups),
         "domains": {
-            name: {"right": _mean(entry["right"]), "flat_share": _mean(entry["flat"]), "groups": len(entry["flat"])}
+            name: {"right": mean(entry["right"]), "flat_share": mean(entry["flat"]), "groups": len(entry["flat"])}
             for name, entry in sorted(domains.items())
         },
     }
