@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from functools import cache
 from statistics import fmean
 
 Z95 = 1.959963984540054
@@ -16,7 +17,7 @@ def mean(values: Sequence[float]) -> float | None:
     return fmean(values) if values else None
 
 
-def wilson(successes: float, trials: int, z: float = Z95) -> tuple[float, float]:
+def wilson(successes: float, trials: float, z: float = Z95) -> tuple[float, float]:
     """Wilson score interval of a share (Wilson 1927); (0, 1) for no trials."""
     if trials <= 0:
         return 0.0, 1.0
@@ -46,3 +47,67 @@ def correlation(left: Sequence[float], right: Sequence[float]) -> float:
     covariance = math.fsum((a - mean_left) * (b - mean_right) for a, b in zip(left, right, strict=True))
     spread = math.sqrt(math.fsum((a - mean_left) ** 2 for a in left) * math.fsum((b - mean_right) ** 2 for b in right))
     return covariance / spread if spread else 0.0
+
+
+def share_interval(shares: Sequence[float]) -> tuple[float, float]:
+    """95% interval of the mean of one share per problem; (nan, nan) for none.
+
+    Wilson's interval for as many trials as the shares are worth: p(1 - p) over the variance of their mean, never fewer than there
+    are problems, so that several samples of a problem narrow it only as far as they agree less than one would expect; with
+    Student's quantile, since the variance is estimated. One sample a problem gives Wilson's own interval, with that quantile.
+    Holds near 0 and 1 and for few problems, where a bootstrap is too narrow.
+    """
+    if not shares:
+        return math.nan, math.nan
+    count, centre = len(shares), fmean(shares)
+    spread = math.fsum((share - centre) ** 2 for share in shares) / count
+    trials = max(float(count), centre * (1 - centre) * count / spread) if spread > 0 else float(count)
+    quantile = student_quantile(0.975, count - 1) if count > 1 else Z95
+    return wilson(centre * trials, trials, quantile)
+
+
+def student_tail(value: float, freedom: int) -> float:
+    """The chance that Student's t with so many degrees of freedom is above `value` >= 0."""
+    return 0.5 * _incomplete_beta(freedom / (freedom + value * value), freedom / 2, 0.5)
+
+
+@cache
+def student_quantile(share: float, freedom: int) -> float:
+    """Quantile of Student's t, for a share of at least one half; by bisection."""
+    low, high = 0.0, 1.0
+    while student_tail(high, freedom) > 1 - share:
+        high *= 2
+    while high - low > 1e-15 * high:
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if student_tail(middle, freedom) > 1 - share else (low, middle)
+    return (low + high) / 2
+
+
+def _incomplete_beta(x: float, a: float, b: float) -> float:
+    """The regularised incomplete beta function, by its continued fraction (Lentz's method)."""
+    if x in (0.0, 1.0):
+        return x
+    if x > (a + 1) / (a + b + 2):
+        return 1.0 - _incomplete_beta(1.0 - x, b, a)
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
+    tiny = 1e-300
+    upper, lower, result = 1.0, 0.0, 1.0
+    for number in range(1000):
+        half = number // 2
+        if number == 0:
+            term = 1.0
+        elif number % 2 == 0:
+            term = half * (b - half) * x / ((a + 2 * half - 1) * (a + 2 * half))
+        else:
+            term = -(a + half) * (a + b + half) * x / ((a + 2 * half) * (a + 2 * half + 1))
+        lower = 1.0 + term * lower
+        lower = 1.0 / (lower if abs(lower) > tiny else tiny)
+        upper = 1.0 + term / upper
+        upper = upper if abs(upper) > tiny else tiny
+        change = upper * lower
+        result *= change
+        if abs(change - 1.0) < 1e-16:
+            break
+    return front * (result - 1.0)

@@ -1,8 +1,8 @@
 """The last step: the paper's checkpoint table, on held-out problems, with the rewards that trained.
 
 Pass@1 is the mean over samples of each problem, then over problems (D.1 of the paper: T 0.6, top-p 0.95; here the recipe
-says), with a bootstrap interval over problems. An attempt that could not be judged counts apart and not as wrong. Each
-checkpoint's attempts are one part of a table, so that an interrupted evaluation goes on at the next checkpoint.
+says), with an interval over problems (`intervals.share_interval`). An attempt that could not be judged counts apart and not
+as wrong. Each checkpoint's attempts are one part of a table, so that an interrupted evaluation goes on at the next checkpoint.
 """
 
 from __future__ import annotations
@@ -14,29 +14,23 @@ from typing import Any
 
 from pydantic import Field, PositiveInt
 
-from r1pipe.data.chat import split_response
-from r1pipe.data.rows import Attempt, Problem
 from r1pipe.data.tables import (
     attempt_of,
     read_problems,
     scores_of,
 )
 from r1pipe.errors import Stopped
-from r1pipe.intervals import bootstrap_mean, mean
+from r1pipe.intervals import mean, share_interval
 from r1pipe.manifest import write_atomic
 from r1pipe.metrics import MetricsWriter, write_progress
 from r1pipe.rewards import Mix
 from r1pipe.rewards.accuracy import VERDICT_VERSION
 from r1pipe.rewards.mix import Part
 from r1pipe.stage import StepContext
+from r1pipe.stages.behaviour import reflection_count
 from r1pipe.stages.sampling import sample_attempts, whole_part, write_scored
 from r1pipe.stages.sections import SamplingSection
 from r1pipe.stall import finished, still_moving
-
-REFLECTION_WORDS = ("wait", "mistake", "however", "but", "retry", "error", "verify", "wrong", "evaluate", "check")
-"""The paper's list (C.2)."""
-REFLECTION_WORDS_ZH = ("等等", "错误", "然而", "但是", "重试", "出错", "验证", "不对", "评估", "检查")
-"""Their Chinese counterparts; ours."""
 
 CHECKPOINTS = ("base", "dev1", "dev2", "dev3", "r1")
 
@@ -128,13 +122,13 @@ def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """
     rules = [row for row in rows if row["kind"] == "verifiable"]
     judged = [row for row in rules if row["verdict"] in ("right", "wrong")]
-    low, high = bootstrap_mean(list(pass_rates(judged).values()))
+    shares = list(pass_rates(judged).values())
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in judged:
         groups.setdefault(f"{row['domain']} ({row['language']})", []).append(row)
     return {
-        "pass_at_1": mean(list(pass_rates(judged).values())),
-        "pass_at_1_interval": [low, high],
+        "pass_at_1": mean(shares),
+        "pass_at_1_interval": list(share_interval(shares)) if shares else None,
         "unjudged": len(rules) - len(judged),
         "format": part_mean(rules, "format"),
         "language": part_mean(rules, "language"),
@@ -159,14 +153,3 @@ def part_mean(rows: Sequence[dict[str, Any]], reward: str) -> float | None:
     """Mean of one reward over the rows where it applies and was judged."""
     values = [score.value for row in rows if (score := scores_of(row).get(reward)) is not None and score.value is not None]
     return mean(values)
-
-
-def reflection_count(attempt: Attempt) -> int:
-    """How many reflection words the thinking holds (words of the problem's language)."""
-    problem: Problem = attempt.problem
-    parts = split_response(attempt.text)
-    text = (parts.thinking if parts.thinking is not None else parts.summary).lower()
-    if problem.language == "zh":
-        return sum(text.count(word) for word in REFLECTION_WORDS_ZH)
-    words = [word.strip(".,:;!?()\"'") for word in text.split()]
-    return sum(word in REFLECTION_WORDS for word in words)
