@@ -19,47 +19,47 @@ from common import R1PIPE, save
 COMMANDS = (["--help"], ["status"], ["inspect"], ["inspect", "reasoning-rl"], ["plan"])
 
 
-def median_seconds(command: list[str], cwd: Path, repeats: int) -> float:
-    """Median wall time of a command that must succeed."""
-    times = []
-    for _ in range(repeats):
-        begun = time.monotonic()
-        subprocess.run(command, cwd=cwd, check=True, capture_output=True)
-        times.append(time.monotonic() - begun)
-    return statistics.median(times)
+def seconds_of(command: list[str], cwd: Path) -> float:
+    """Wall time of a command that must succeed."""
+    begun = time.monotonic()
+    subprocess.run(command, cwd=cwd, check=True, capture_output=True)
+    return time.monotonic() - begun
 
 
 def main() -> None:
     """Measure, print, save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", type=Path, required=True)
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--repeats", type=int, default=15)
     arguments = parser.parse_args()
     folder = arguments.run.resolve().parent.parent
-    peer = median_seconds([sys.executable, "-c", "import typer, rich, pydantic"], folder, arguments.repeats)
+    name = arguments.run.name
+    lines = {
+        " ".join(command): [*R1PIPE, *command, *(["--run", name] if command[0] in ("inspect", "plan") else [])]
+        for command in COMMANDS
+    }
+    lines["status"].append(name)
+    lines["imports"] = [sys.executable, "-c", "import typer, rich, pydantic"]
+    # by turns, so that what else the machine does meets all of them alike
+    times: dict[str, list[float]] = {key: [] for key in lines}
+    for _ in range(arguments.repeats + 1):
+        for key, line in lines.items():
+            times[key].append(seconds_of(line, folder))
+    medians = {key: statistics.median(values[1:]) for key, values in times.items()}
+    peer = medians.pop("imports")
     limit = 1.3 * peer + 0.3
     rows = []
-    for command in COMMANDS:
-        extra = (
-            []
-            if command == ["--help"]
-            else ["--run", arguments.run.name]
-            if command[0] in ("inspect", "plan")
-            else [arguments.run.name]
-        )
-        seconds = median_seconds([*R1PIPE, *command, *extra], folder, arguments.repeats)
+    for command, seconds in medians.items():
         rows.append(
             {
-                "command": " ".join(command),
+                "command": command,
                 "seconds": round(seconds, 3),
                 "ratio": round(seconds / peer, 2),
                 "within": seconds <= limit,
             }
         )
         verdict = "ok" if seconds <= limit else "TOO SLOW"
-        print(
-            f"r1pipe {' '.join(command):24} {seconds:.2f} s, {seconds / peer:.2f} × the imports, limit {limit:.2f} s: {verdict}"
-        )
+        print(f"r1pipe {command:24} {seconds:.2f} s, {seconds / peer:.2f} × the imports, limit {limit:.2f} s: {verdict}")
     save("commands", {"imports_seconds": round(peer, 3), "limit_seconds": round(limit, 3), "commands": rows})
 
 

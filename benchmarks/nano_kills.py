@@ -2,14 +2,15 @@
 
     python benchmarks/nano_kills.py --kills 20 --against runs/nano
 
-Each kill hits, by turns, the worker alone or the whole process tree, with SIGKILL, at a moment drawn evenly over the unbroken
-run's time. No finished step may run again: every step's build id must survive all later kills.
+Each kill hits, by turns, the worker alone or the whole process tree, with SIGKILL, at a position drawn evenly over the unbroken
+run's time: finished steps count with the time they took there, the step at work with the share of it that is done, so that the
+kills are spread over the whole run however busy the machine is. No finished step may run again: every step's build id must
+survive all later kills.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import random
@@ -19,6 +20,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 from common import R1PIPE, manifests, save, weights
@@ -30,6 +32,25 @@ def tree(pid: int) -> list[psutil.Process]:
         return psutil.Process(pid).children(recursive=True)
     except psutil.Error:
         return []
+
+
+def position(run_folder: Path, unbroken: dict[str, dict[str, Any]], begun: float) -> float:
+    """Where a run is, in seconds of the unbroken run; `begun` is when the process at work was started."""
+    found = manifests(run_folder)
+    seconds = 0.0
+    for name, manifest in sorted(unbroken.items(), key=lambda item: str(item[1]["started"])):
+        wall = float(manifest["wall_seconds"])
+        if name in found:
+            seconds += wall
+            continue
+        try:
+            progress = json.loads((run_folder / name / "progress.json").read_text())
+            share = progress["done"] / progress["total"]
+        except (OSError, ValueError, KeyError, ZeroDivisionError):
+            share = 0.0
+        # within a step's unit, and where a step says nothing, time itself moves on
+        return seconds + wall * min(0.99, share) + min(0.1 * wall, time.monotonic() - begun)
+    return seconds
 
 
 def main() -> None:
@@ -44,7 +65,6 @@ def main() -> None:
     unbroken = manifests(arguments.against)
     length = sum(step["wall_seconds"] for step in unbroken.values())
     moments = sorted(rng.uniform(0.01, 0.99) * length for _ in range(arguments.kills))
-    gaps = [after - before for before, after in zip([0.0, *moments], moments, strict=False)]
     folder = arguments.keep or Path(tempfile.mkdtemp(prefix="r1pipe-kills-"))
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(arguments.against / "recipe.toml", folder / "recipe.toml")
@@ -53,18 +73,22 @@ def main() -> None:
     builds: dict[str, str] = {}
     kills = []
     command = [*R1PIPE, "run-all", "--recipe", str(folder / "recipe.toml"), "--run", "killed"]
-    for number, gap in enumerate([*gaps, None]):
+    for number, moment in enumerate([*moments, None]):
+        begun = time.monotonic()
         process = subprocess.Popen(
             command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, env=environment, start_new_session=True
         )
         command = [*R1PIPE, "resume", "killed"]
-        if gap is None:
+        if moment is None:
             if process.wait():
                 raise RuntimeError("the last resume failed")
         else:
-            # a resumed process first starts again and repeats what lay after its checkpoint; give it that time on top
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=max(gap, 1.0) + (12 if number else 0))
+            time.sleep(rng.uniform(0.5, 2.0))
+            while position(run_folder, unbroken, begun) < moment:
+                if process.poll() is not None:
+                    raise RuntimeError(f"the run ended with {process.returncode} before it was killed")
+                time.sleep(0.2)
+            at = position(run_folder, unbroken, begun)
             victims = tree(process.pid)
             whole = number % 2 == 1
             for victim in victims if not whole else [psutil.Process(process.pid), *victims]:
@@ -79,8 +103,9 @@ def main() -> None:
                 except subprocess.TimeoutExpired:
                     os.killpg(process.pid, signal.SIGKILL)
             found = manifests(run_folder)
-            kills.append({"kill": number + 1, "whole_tree": whole, "done": list(found)})
-            print(f"kill {number + 1}: {'whole tree' if whole else 'worker'}; {len(found)} steps done", flush=True)
+            kills.append({"kill": number + 1, "whole_tree": whole, "at": round(at / length, 3), "done": list(found)})
+            hit = "whole tree" if whole else "worker"
+            print(f"kill {number + 1}: {hit} at {at / length:.0%} of the run; {len(found)} steps done", flush=True)
         for step, manifest in manifests(run_folder).items():
             if builds.setdefault(step, manifest["build"]) != manifest["build"]:
                 raise AssertionError(f"{step} was done and ran again")

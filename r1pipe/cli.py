@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -298,6 +300,10 @@ def audit(
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; an error of ours is two lines and its exit code, anything else keeps its traceback."""
     console.prepare_streams()
+    # what a command loads stays to its end, so collecting it again and again is lost time; a plugin of pydantic has no say here,
+    # and looking for one reads every installed package's list of entry points
+    gc.set_threshold(100_000)
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
         app(arguments, prog_name="r1pipe")
     except R1PipeError as error:

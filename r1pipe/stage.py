@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 class StepConfig(BaseModel):
     """Settings of a step: what to make. Frozen; unknown keys and non-finite numbers are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=False, defer_build=True)
 
 
 ArtifactKind = Literal["model", "table", "json", "folder"]

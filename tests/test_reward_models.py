@@ -112,3 +112,118 @@ def test_a_language_model_without_a_scalar_head_is_refused(base: Path) -> None:
 
     with pytest.raises(ArtifactError, match=r"is not a reward model: score\.weight is not among its weights"):
         PreferenceReward(str(base), "safety").score([Attempt(Problem(id="1", question="q", kind="safety"), "text")])
+
+
+def answered(summary: str, kind: Any = "helpfulness", question: str = "q1") -> Attempt:
+    problem = Problem(id="1", question=question, kind=kind, checker="none")
+    return Attempt(problem, f"<think>\nI think.\n</think>\n\n{summary}", tokens=10)
+
+
+def test_a_saved_model_with_tied_embeddings_scores_as_it_did_in_memory(base: Path, tmp_path: Path) -> None:
+    import torch
+    from transformers import AutoModelForSequenceClassification
+
+    from r1pipe.engines.text import load_tokenizer
+    from r1pipe.train.scorer import score_ids
+
+    torch.manual_seed(0)
+    model = AutoModelForSequenceClassification.from_pretrained(str(base), num_labels=1, dtype=torch.float32)
+    assert model.config.tie_word_embeddings
+    rows = [row.better for row in pairs(base)[:6]]
+    pad = load_tokenizer(base).pad_token_id
+    model.config.pad_token_id = pad
+    before = score_ids(model, pad, rows)
+    model.save_pretrained(str(tmp_path))
+    again = AutoModelForSequenceClassification.from_pretrained(str(tmp_path), dtype=torch.float32)
+    assert score_ids(again, pad, rows) == before
+
+
+def test_the_measured_scale_makes_held_out_scores_mean_zero_and_spread_one(
+    trained: tuple[Path, dict[str, Any]], base: Path
+) -> None:
+    import numpy
+    from transformers import AutoConfig
+
+    from r1pipe.train.reward_model import split_by_question
+    from r1pipe.train.scorer import _loaded, score_ids
+
+    scale = AutoConfig.from_pretrained(str(trained[0])).r1pipe_scale
+    _, held_out = split_by_question(pairs(base), SETTINGS.held_out_share, 3)
+    model, tokenizer = _loaded(str(trained[0]))
+    every = [ids for row in held_out for ids in (row.better, row.worse or [])]
+    scores = numpy.array(score_ids(model, tokenizer.pad_token_id, every))
+    standard = (scores - scale["mean"]) / scale["spread"]
+    assert standard.mean() == pytest.approx(0, abs=1e-4)
+    assert standard.std() == pytest.approx(1, abs=1e-4)
+
+
+def test_a_model_whose_scores_follow_length_is_said_aloud(base: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    from r1pipe.engines.text import judged_ids, load_tokenizer
+    from r1pipe.train.reward_model import Judged, train_reward_model
+
+    tokenizer = load_tokenizer(base)
+    rows = [
+        Judged(f"q{n}", *(judged_ids(tokenizer, f"q{n}", "", "yes" * (1 + n % 3 + longer)) for longer in (4, 0)))
+        for n in range(120)
+    ]
+    summary = train_reward_model(context(tmp_path, outputs=("rm",)), SETTINGS, base=base, rows=rows, output="rm", what="toy")
+    assert summary["longer_wins_share"] == 1
+    assert summary["length_correlation"] > 0.7
+    assert "toy: its scores follow length (correlation 0." in capfd.readouterr().out
+
+
+def test_a_text_longer_than_the_model_reads_is_cut_said_and_counted(trained: tuple[Path, dict[str, Any]]) -> None:
+    from r1pipe.rewards import Mix
+    from r1pipe.rewards.mix import Part
+    from r1pipe.train.rollouts import rollout_numbers
+    from r1pipe.train.scorer import PreferenceReward
+
+    attempts = [answered("yes"), answered("yes" * 30), answered("yes" * 30 + "no" * 90)]
+    mix = Mix((Part("helpfulness", PreferenceReward(str(trained[0]), "helpfulness", max_tokens=60), 1.0),))
+    rows = mix.score(attempts)
+    notes = [row.parts["helpfulness"].note for row in rows if row.parts["helpfulness"]]
+    assert ["cut at 60 tokens" in note for note in notes] == [False, True, True]
+    assert rows[1].total == rows[2].total, "what follows the cut is not read"
+    assert rollout_numbers(attempts, rows, 3)["cut"] == 2
+    # the model has 1,024 positions: a limit beyond them is the model's
+    note = PreferenceReward(str(trained[0]), "helpfulness").score([answered("yes" * 2000)])[0]
+    assert note is not None
+    assert note.note.endswith("cut at 1024 tokens")
+
+
+def test_mean_and_spread_are_recorded_for_each_reward_and_a_loud_model_cannot_drown_the_rules(
+    trained: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    import shutil
+
+    import numpy
+    import torch
+    from transformers import AutoModelForSequenceClassification
+
+    from r1pipe.rewards import Mix
+    from r1pipe.rewards.mix import Part, RewardSpec
+    from r1pipe.train.rollouts import rollout_numbers
+    from r1pipe.train.scorer import LIMIT, PreferenceReward
+
+    # the same model, a thousand times louder, with the scale that was measured on it
+    loud = tmp_path / "loud"
+    shutil.copytree(trained[0], loud)
+    model = AutoModelForSequenceClassification.from_pretrained(str(loud), dtype=torch.float32)
+    model.score.weight.data *= 1000
+    scale = model.config.r1pipe_scale
+    model.config.r1pipe_scale = {"mean": 1000 * scale["mean"], "spread": 1000 * scale["spread"]}
+    model.save_pretrained(str(loud))
+
+    attempts = [answered("yes" * (1 + n % 3)) if n % 2 else answered("no" * (1 + n % 4)) for n in range(8)]
+    rules = Mix.build([RewardSpec(name="format")]).parts
+    numbers = []
+    for folder in (trained[0], loud):
+        rows = Mix((*rules, Part("helpfulness", PreferenceReward(str(folder), "helpfulness"), 1.0))).score(attempts)
+        values = numpy.array([row.parts["helpfulness"].value for row in rows if row.parts["helpfulness"]], dtype=float)
+        assert abs(values).max() <= LIMIT
+        record = rollout_numbers(attempts, rows, 4)
+        assert record["rewards"]["helpfulness"] == pytest.approx(values.mean())
+        assert record["reward_spreads"]["helpfulness"] == pytest.approx(values.std())
+        assert record["reward_spreads"]["format"] == 0
+        numbers.append(values)
+    assert numbers[0] == pytest.approx(numbers[1], abs=1 / 64)

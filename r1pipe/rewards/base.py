@@ -14,7 +14,10 @@ from typing import Protocol
 
 from r1pipe.data.rows import Attempt, Score
 
-__all__ = ["Reward", "Score"]
+__all__ = ["CUT", "Reward", "Score"]
+
+CUT = "cut at"
+"""In a note: the text was longer than the reward's model reads, and only its beginning was judged. Counted in the metrics."""
 
 
 class Reward(Protocol):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, pstdev
 from typing import Any
 
 from r1pipe.data.rows import Attempt, Problem
@@ -20,6 +20,7 @@ from r1pipe.errors import TrainingError
 from r1pipe.intervals import mean
 from r1pipe.metrics import MetricsWriter
 from r1pipe.rewards import Mix, Row
+from r1pipe.rewards.base import CUT
 
 
 @dataclass
@@ -105,9 +106,11 @@ def rollout_numbers(attempts: Sequence[Attempt], rows: Sequence[Row], group: int
     """The numbers of one rollout.
 
     Returns:
-        rewards: mean per reward over the rows where it applies and was judged; total_mean; unjudged: rows left out; tokens_mean;
-        truncated_share; flat_share: share of groups whose totals are all equal (they teach nothing), and of those flat_right and
-        flat_wrong (every accuracy 1, every accuracy 0); domains: the same by domain (answers, right, flat_share).
+        rewards: mean per reward over the rows where it applies and was judged; reward_spreads: their standard deviations (times
+        the weight what each can add to the spread of a total, so that one reward which rules the others is seen); total_mean;
+        unjudged: rows left out; cut: answers of which a reward model read the beginning only; tokens_mean; truncated_share;
+        flat_share: share of groups whose totals are all equal (they teach nothing), and of those flat_right and flat_wrong (every
+        accuracy 1, every accuracy 0); domains: the same by domain (answers, right, flat_share).
     """
     names = list(rows[0].parts)
     judged: dict[str, list[float]] = {name: [] for name in names}
@@ -132,9 +135,11 @@ def rollout_numbers(attempts: Sequence[Attempt], rows: Sequence[Row], group: int
         entry["flat"].append(float(is_flat))
     return {
         "rewards": {name: mean(values) for name, values in judged.items()},
+        "reward_spreads": {name: pstdev(values) if values else None for name, values in judged.items()},
         "total_mean": mean([scored.total for scored in rows if scored.total is not None]),
         "answers": len(rows),
         "unjudged": sum(scored.total is None for scored in rows),
+        "cut": sum(CUT in score.note for scored in rows for score in scored.parts.values() if score is not None),
         "tokens_mean": fmean(attempt.tokens for attempt in attempts),
         "tokens_total": sum(attempt.tokens for attempt in attempts),
         "truncated_share": fmean(float(attempt.finish == "length") for attempt in attempts),

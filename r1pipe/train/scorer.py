@@ -16,6 +16,7 @@ from r1pipe.data.rows import Attempt, Kind, Score
 from r1pipe.engines.text import judged_ids, load_tokenizer
 from r1pipe.errors import ArtifactError
 from r1pipe.rewards import quantise
+from r1pipe.rewards.base import CUT
 
 LIMIT = 2.0
 """Scores are clipped at this many standard deviations: one odd answer must not rule its group. A missing summary scores the
@@ -73,7 +74,8 @@ class PreferenceReward:
         folder: the reward model.
         kind: "helpfulness" reads the summary, "safety" the whole response.
         system: system text of the prompt.
-        max_tokens: longer texts are cut at their end before scoring, and the note says so.
+        max_tokens: longer texts are cut at their end before scoring, and the note says so; never more than the model has
+            positions for.
     """
 
     folder: str
@@ -85,6 +87,7 @@ class PreferenceReward:
         """Standardised scores within ±LIMIT on a grid of 1/64; None for prompts of another kind."""
         model, tokenizer = _loaded(self.folder)
         scale = model.config.r1pipe_scale
+        limit = min(self.max_tokens, getattr(model.config, "max_position_embeddings", self.max_tokens))
         result: list[Score | None] = [None] * len(attempts)
         wanted: list[tuple[int, list[int]]] = []
         for index, attempt in enumerate(attempts):
@@ -95,10 +98,10 @@ class PreferenceReward:
                 result[index] = Score(-LIMIT, "no summary")
                 continue
             wanted.append((index, judged_ids(tokenizer, attempt.problem.question, self.system, text)))
-        raw = score_ids(model, tokenizer.pad_token_id, [ids[: self.max_tokens] for _, ids in wanted])
+        raw = score_ids(model, tokenizer.pad_token_id, [ids[:limit] for _, ids in wanted])
         for (index, ids), value in zip(wanted, raw, strict=True):
             standard = (value - scale["mean"]) / (scale["spread"] or 1.0)
-            cut = f", cut at {self.max_tokens} tokens" if len(ids) > self.max_tokens else ""
+            cut = f", {CUT} {limit} tokens" if len(ids) > limit else ""
             result[index] = Score(quantise(max(-LIMIT, min(LIMIT, standard))), f"{self.kind} {standard:+.2f}{cut}")
         return result
 
