@@ -16,14 +16,11 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
 from r1pipe.errors import RecipeError
 from r1pipe.graph import Pipeline, reads_base, section_of
-from r1pipe.recipe_check import Mistake, find_nonfinite, not_a_table, shown, unknown_key, validate
-from r1pipe.recipe_text import KeyLine, KeyPath, dotted, duplicates, key_lines, line_of, read_set, set_value
+from r1pipe.recipe_check import Mistake, as_error, find_nonfinite, not_a_table, shown, unknown_key, validate
+from r1pipe.recipe_text import KeyPath, dotted, duplicates, key_lines, read_set, set_value
 from r1pipe.stage import Step, StepConfig
 
 DEFAULT_PIPELINE = "r1"
-
-MOST_MISTAKES = 12
-"""So many mistakes are listed; more would hide the first."""
 
 
 class Head(StepConfig):
@@ -161,11 +158,11 @@ def apply_sets(text: str, sets: Sequence[str], pipeline: Pipeline, where: str = 
     origins: dict[KeyPath, str] = {}
     written = text
     if infinite := list(find_nonfinite(_parse(text, where))):
-        raise _error(infinite, key_lines(text), where, origins)
+        raise as_error(infinite, key_lines(text), where, origins)
     for item in sets:
         path, value = read_set(item)
         if infinite := list(find_nonfinite(value, path)):
-            raise _error(infinite, key_lines(text), where, {path: f"--set {item}"})
+            raise as_error(infinite, key_lines(text), where, {path: f"--set {item}"})
         try:
             text = set_value(text, path, value)
         except ValueError as error:
@@ -210,7 +207,7 @@ def _check(text: str, where: str, pipeline: Pipeline, origins: Mapping[KeyPath, 
     lines = key_lines(written or text)
     mistakes = list(find_nonfinite(data))
     if mistakes:
-        raise _error(mistakes, lines, where, origins)
+        raise as_error(mistakes, lines, where, origins)
     models: dict[tuple[str, ...], type[StepConfig]] = {("base",): BaseModelSection}
     models |= {(name,): model for name, model in pipeline.shared.items()}
     models |= {section_of(step): step.config for step in pipeline.steps}
@@ -238,7 +235,7 @@ def _check(text: str, where: str, pipeline: Pipeline, origins: Mapping[KeyPath, 
             Mistake(("base",), "the recipe names no base model", 'add a section [base] with model = "NAME or FOLDER"')
         )
     if mistakes or head is None:
-        raise _error(list(dict.fromkeys(mistakes)), lines, where, origins)
+        raise as_error(list(dict.fromkeys(mistakes)), lines, where, origins)
     return Recipe(
         name=head.name,
         pipeline=head.pipeline,
@@ -295,20 +292,3 @@ def _unknown_sections(
         inner = data.get(stage, {})
         if isinstance(inner, dict):
             mistakes += [unknown_key((stage, key), steps, elsewhere) for key in inner if key not in steps]
-
-
-def _error(mistakes: Sequence[Mistake], lines: Sequence[KeyLine], where: str, origins: Mapping[KeyPath, str]) -> RecipeError:
-    """All mistakes as one error, in the order of the file."""
-    placed: list[tuple[int, str, str]] = []
-    for mistake in mistakes:
-        path = mistake.path
-        origin = next((words for key, words in origins.items() if path[: len(key)] == key), "")
-        line = line_of(lines, path)
-        section = f", [{dotted(path[:-1])}]" if len(path) > 1 else ""
-        place = origin or (f"{where} line {line}{section}" if line else f"{where}{section}")
-        placed.append((0 if origin else line or 0, f"{place}: {mistake.sentence}", mistake.hint))
-    placed.sort(key=lambda entry: entry[0])
-    problems = [f"{words} ({hint})" if hint and len(placed) > 1 else words for _, words, hint in placed[:MOST_MISTAKES]]
-    if len(placed) > MOST_MISTAKES:
-        problems.append(f"... and {len(placed) - MOST_MISTAKES} more")
-    return RecipeError("\n".join(problems), placed[0][2] if len(placed) == 1 else "")

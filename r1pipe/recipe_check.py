@@ -16,9 +16,13 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from r1pipe.recipe_text import KeyPath, dotted
+from r1pipe.errors import RecipeError
+from r1pipe.recipe_text import KeyLine, KeyPath, dotted, line_of
 
 M = TypeVar("M", bound=BaseModel)
+
+MOST_MISTAKES = 12
+"""So many mistakes are listed; more would hide the first."""
 
 EXPECTED = {
     "string": "text",
@@ -201,3 +205,23 @@ def _flags_as_numbers(raw: Any, read: Any, path: KeyPath) -> Iterator[Mistake]:
     elif isinstance(raw, list) and isinstance(read, list | tuple) and len(raw) == len(read):
         for index, (value, inner) in enumerate(zip(raw, read, strict=True)):
             yield from _flags_as_numbers(value, inner, (*path, index))
+
+
+def as_error(mistakes: Sequence[Mistake], lines: Sequence[KeyLine], where: str, origins: Mapping[KeyPath, str]) -> RecipeError:
+    """All mistakes as one error, in the order of the file."""
+    placed: list[tuple[int, str, str]] = []
+    for mistake in mistakes:
+        path = mistake.path
+        line = line_of(lines, path)
+        # what stands below a section that the file does not have came with the section
+        origin = next(
+            (words for key, words in origins.items() if path[: len(key)] == key or (not line and key[: len(path)] == path)), ""
+        )
+        section = f", [{dotted(path[:-1])}]" if len(path) > 1 else ""
+        place = origin or (f"{where} line {line}{section}" if line else f"{where}{section}")
+        placed.append((0 if origin else line or 0, f"{place}: {mistake.sentence}", mistake.hint))
+    placed.sort(key=lambda entry: entry[0])
+    problems = [f"{words} ({hint})" if hint and len(placed) > 1 else words for _, words, hint in placed[:MOST_MISTAKES]]
+    if len(placed) > MOST_MISTAKES:
+        problems.append(f"... and {len(placed) - MOST_MISTAKES} more")
+    return RecipeError("\n".join(problems), placed[0][2] if len(placed) == 1 else "")

@@ -217,6 +217,11 @@ def test_a_set_reaches_its_key(item: str, path: tuple[str, ...], value: object) 
     ("item", "message", "hint"),
     [
         ("numbers.conut=3", "unknown key 'conut'", "did you mean 'count'?"),
+        (
+            "foo.bar=1",
+            "unknown key 'foo'",
+            "known here: name, pipeline, seed, base, chat, numbers, start, work, launch",
+        ),
         ("numbers.count=abc", 'count is "abc" (text), where a whole number is expected', ""),
         ("numbers.count=0", "count is 0; it must be greater than 0", ""),
         ("numbers.rate=nan", "rate is nan; it must be a finite number", ""),

@@ -2,7 +2,7 @@
 
 `OverlongPenalty` is the soft punishment of DAPO (Yu et al. 2025, Eq. 13): nothing up to a length, then a straight line down to
 -1 at the limit, so that an answer cut off at the limit is not a surprise. `CosineLength` is the reward of Yeo et al. 2025
-(section 4): right answers are worth more when short, wrong ones less bad when long, along half a cosine. """
+(section 4): right answers are worth more when short, wrong ones less bad when long, along half a cosine."""
 
 from __future__ import annotations
 
