@@ -21,6 +21,7 @@ PREPARE = Step(
         "problems": "table", "traces": "table", "general": "table", "general_traces": "table",
         "pairs": "table", "labels": "table", "evaluation": "table", "general_evaluation": "table",
     },
+    files=prepare.files,
 )  # fmt: skip
 COLD_START = Step(
     "cold-start", "1-cold-start", cold_start.run, cold_start.Config,

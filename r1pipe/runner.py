@@ -18,6 +18,7 @@ from r1pipe.errors import ArtifactError, StateError, StepFailed, Stopped
 from r1pipe.failures import failure, how_to_go_on, shown
 from r1pipe.files import describe_os_error
 from r1pipe.fork import check_outputs, create_run, discard, empty_trash, fork, tidy, verify
+from r1pipe.given import file_inputs
 from r1pipe.graph import DEFAULT_LOADER, Pipeline, reads_base
 from r1pipe.launch import BASE, BEGUN, LOADER, LOCK, PIPELINE, RUNNER, StopRequest, run_process
 from r1pipe.lock import check_held, hold
@@ -199,7 +200,7 @@ def _run_step(session: _Session, place: StepPlan, plans: Mapping[str, StepPlan])
 
 def _inputs(session: _Session, step: Step, plans: Mapping[str, StepPlan]) -> dict[str, InputRecord]:
     """What the step will read, each input checked to be there in full size."""
-    run, records = session.run, {}
+    run, records = session.run, file_inputs(step, session.recipe.configs[step.name])
     for name, source in step.reads.items():
         if isinstance(source, Base):
             model = session.recipe.base.model

@@ -41,6 +41,11 @@ class Base:
     """The recipe's base model, as an input: always the untouched weights, identified by their digest."""
 
 
+def no_files(config: Any) -> Mapping[str, Path]:
+    """The files of a step that reads none."""
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One unit of resuming.
@@ -56,6 +61,8 @@ class Step:
         launcher: "accelerate" when the step trains on as many processes as the launch says, else "python".
         makes: the checkpoint's name in the paper ("Dev1"), for lineage; empty when the step makes no checkpoint.
         revision: raised when the same settings would now give something else.
+        files: from its settings to the files of the user's that it reads, by a name that no input has; when one of them changes,
+            the step is stale.
     """
 
     name: str
@@ -68,6 +75,7 @@ class Step:
     launcher: Literal["python", "accelerate"] = "python"
     makes: str = ""
     revision: int = 1
+    files: Callable[[Any], Mapping[str, Path]] = no_files
 
     @property
     def stage(self) -> str:

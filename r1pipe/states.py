@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from r1pipe.artifact import digest_base
 from r1pipe.errors import ArtifactError
+from r1pipe.given import changed_files
 from r1pipe.graph import Pipeline
 from r1pipe.manifest import Begun, Change, InputRecord, Manifest, changes, read_begun, read_manifest
 from r1pipe.recipe import Recipe
@@ -185,7 +186,8 @@ def _compare(
     """A record's settings and inputs against today's recipe and today's inputs."""
     digest = base.digest_or(str(settings["base"].get("digest", ""))) if "base" in settings else ""
     differ = changes(settings, recipe.settings(step, digest), step, pipeline)
-    return _Comparison(differ, "; ".join(_stale_inputs(step, inputs, before)))
+    edited = changed_files(step, recipe.configs[step.name], inputs)
+    return _Comparison(differ, "; ".join([*_stale_inputs(step, inputs, before), *edited]))
 
 
 def _stale_inputs(step: Step, inputs: Mapping[str, InputRecord], before: Mapping[str, StepPlan]) -> list[str]:

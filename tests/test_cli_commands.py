@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -298,6 +299,32 @@ def test_a_setting_changed_late_blocks_with_the_difference_and_the_commands(tmp_
     after = {step["step"]: step["build"] for step in json.loads(r1pipe(folder, "status", "--json").out)["steps"]}
     redone = {step for step in before if before[step] != after[step]}
     assert redone == {"rejection-sft/select", "rejection-sft/train", "mixed-rl/train", "evaluate"}
+
+
+def test_a_file_that_was_edited_after_it_was_read_makes_the_step_stale_and_a_touched_one_does_not(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.jsonl"
+    rows = [json.dumps({"question": f"What is {n} plus {n}?", "answer": str(2 * n), "checker": "maths"}) for n in range(1, 40)]
+    mine.write_text("\n".join(rows) + "\n")
+    begin = ["run-all", "--until", "prepare", "--set", "prepare.problems.source=mine.jsonl", "--set", "prepare.problems.count=0"]
+    assert r1pipe(tmp_path, *begin).code == 0
+
+    def state() -> tuple[str, str]:
+        step = json.loads(r1pipe(tmp_path, "status", "--json").out)["steps"][0]
+        return step["state"], step["why"]
+
+    assert state()[0] == "done"
+    os.utime(mine, (1, 1))
+    assert state()[0] == "done"
+    mine.write_text("\n".join([*rows, rows[0].replace("1 plus 1", "1 + 1")]) + "\n")
+    assert state() == ("stale", "it was made from mine.jsonl, which was changed since")
+    stopped = r1pipe(tmp_path, "run-all", "--until", "prepare")
+    assert stopped.code == 1
+    assert "it was made from mine.jsonl, which was changed since" in stopped.err
+    assert r1pipe(tmp_path, "run-all", "--until", "prepare", "--redo", "prepare").code == 0
+    assert state()[0] == "done"
+    assert "file mine.jsonl" in r1pipe(tmp_path, "inspect", "prepare").out
+    mine.unlink()
+    assert state()[0] == "done", "what was read is read"
 
 
 def test_a_launch_value_changes_nothing(tmp_path: Path) -> None:

@@ -111,6 +111,11 @@ SOURCES: dict[str, Callable[[Table, int, int], Iterator[dict[str, Any]]]] = {"na
 """Source name in a recipe -> function (table, count, seed) -> rows."""
 
 
+def is_file(source: str) -> bool:
+    """Whether a source is a file of the user's."""
+    return source.endswith((".jsonl", ".json", ".parquet"))
+
+
 def open_source(source: str, table: Table, count: int, seed: int) -> Iterator[dict[str, Any]]:
     """Rows of a source for a table, at most `count` (0: all, for files).
 
@@ -121,7 +126,7 @@ def open_source(source: str, table: Table, count: int, seed: int) -> Iterator[di
         yield from SOURCES[source](table, count, seed)
     elif source.startswith("reasoning-gym:"):
         yield from gym_rows(source.removeprefix("reasoning-gym:"), count, seed)
-    elif source.endswith((".jsonl", ".json", ".parquet")):
+    elif is_file(source):
         for number, row in enumerate(file_rows(Path(source).expanduser())):
             if count and number >= count:
                 return

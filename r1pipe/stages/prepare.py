@@ -13,12 +13,13 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
 from r1pipe.data.rows import Attempt, Problem
-from r1pipe.data.sources import NEEDED, Table, open_source
+from r1pipe.data.sources import NEEDED, Table, is_file, open_source
 from r1pipe.data.tables import (
     LABEL_COLUMNS,
     PAIR_COLUMNS,
@@ -61,6 +62,16 @@ class Config(StepConfig):
     labels: SourceSpec
     evaluation: SourceSpec
     general_evaluation: SourceSpec
+
+
+def files(config: Config) -> dict[str, Path]:
+    """The files among the sources, by the key that names them."""
+    specs = {name: getattr(config, name) for name in Config.model_fields}
+    return {
+        f"{name}.source": Path(spec.source).expanduser()
+        for name, spec in specs.items()
+        if isinstance(spec, SourceSpec) and is_file(spec.source)
+    }
 
 
 def run(context: StepContext) -> dict[str, Any]:

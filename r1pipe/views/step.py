@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from r1pipe import console
+from r1pipe.given import FILE
 from r1pipe.manifest import Manifest
 from r1pipe.metrics import read_metrics, read_progress
 from r1pipe.opening import Opened, run_option
@@ -135,6 +136,9 @@ def inputs_table(opened: Opened, step: Step, manifest: Manifest | None) -> Rende
         record = manifest.inputs.get(name) if manifest else None
         build, digest = (record.build[:SHORT], record.digest[:SHORT]) if record else ("", "")
         rows.append((name, console.plain(where), Text(build, style="dim"), Text(digest, style="dim")))
+    for name, record in (manifest.inputs if manifest else {}).items():
+        if record.step == FILE:
+            rows.append((name, console.plain(f"file {record.output}"), Text(), Text(record.digest[:SHORT], style="dim")))
     if not rows:
         return Text("nothing", style="dim")
     return _grid([("", Text("from", style="dim"), Text("build", style="dim"), Text("digest", style="dim")), *rows])
