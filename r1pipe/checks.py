@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from functools import partial
@@ -12,6 +13,7 @@ from pathlib import Path
 from r1pipe.artifact import check_model, digest_base
 from r1pipe.data.chat import CLOSE, OPEN
 from r1pipe.engines.base import ENGINES
+from r1pipe.engines.openai_engine import server_url
 from r1pipe.errors import ArtifactError, R1PipeError, RecipeError
 from r1pipe.graph import Pipeline, reads_base
 from r1pipe.lock import describe_lock, is_live
@@ -22,9 +24,11 @@ from r1pipe.rewards import Mix
 from r1pipe.rundir import list_runs
 from r1pipe.runner import plan, verify
 from r1pipe.stage import Step
-from r1pipe.stages.prepare import Config as PrepareConfig
+from r1pipe.stages.prepare import ZeroConfig as PrepareConfig
 from r1pipe.stages.prepare import normalised
 from r1pipe.stages.sections import RewardsSection, SamplingSection
+from r1pipe.stages.traces import Config as TracesConfig
+from r1pipe.stages.zero import Config as ZeroConfig
 from r1pipe.views.amounts import amounts
 
 
@@ -150,6 +154,12 @@ def _step(step: Step, recipe: Recipe, generate: bool) -> str:
         return _sources(config, recipe.seed, generate)
     if isinstance(config, SamplingSection):
         _engine(config.engine)
+    if isinstance(config, ZeroConfig):
+        Mix.build(config.rules)
+    if isinstance(config, TracesConfig) and config.rewrite.engine:
+        _engine(config.rewrite.engine)
+        if config.rewrite.engine == "openai":
+            server_url({**os.environ, **recipe.launches[step.name].env})
     return "; ".join(amounts(step, config, recipe.launches[step.name])[:2]) or "nothing to check"
 
 
@@ -158,7 +168,7 @@ def _sources(config: PrepareConfig, seed: int, generate: bool) -> str:
     from r1pipe.data.sources import SOURCES, open_source
 
     names = []
-    for name in PrepareConfig.model_fields:
+    for name in type(config).model_fields:
         spec, table = getattr(config, name), name.replace("_", "-")
         if not generate and (spec.source in SOURCES or spec.source.startswith("reasoning-gym:")):
             continue

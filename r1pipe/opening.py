@@ -64,7 +64,7 @@ def load_pipeline(name: str) -> Pipeline:
 def packaged_recipes() -> dict[str, Path]:
     """The recipes that come with r1pipe, by name."""
     folder = Path(str(files("r1pipe"))) / "recipes"
-    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+    return {path.stem: path for path in sorted(folder.glob("*.toml"), key=lambda path: path.stem)}
 
 
 def recipe_text(named: str) -> tuple[str, str]:

@@ -1,18 +1,21 @@
 """The figure of the paper as one page: which step reads what, and which checkpoint it makes.
 
-Base ── cold-start ──> Dev1 ── reasoning-rl ──> Dev2 ── sample, select ──┐
-Base ─────────────────────────────────────── rejection-sft/train <──────┘──> Dev3 ── mixed-rl ──> R1
+r1:       Base ── cold-start ──> Dev1 ── reasoning-rl ──> Dev2 ── sample, select ──┐
+          Base ─────────────────────────────────────── rejection-sft/train <──────┘──> Dev3 ── mixed-rl ──> R1
+r1-zero:  Base ── zero ──> Zero
+r1-full:  Base ── zero ──> Zero ── sample, build ──> the traces of cold-start, then as r1
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
 from r1pipe.errors import ArtifactError, RecipeError
 from r1pipe.graph import Pipeline
 from r1pipe.stage import Base, Output, Step
-from r1pipe.stages import cold_start, evaluate, mixed_rl, prepare, reasoning_rl, rejection_sft
+from r1pipe.stages import cold_start, evaluate, mixed_rl, prepare, reasoning_rl, rejection_sft, sampling, traces, zero
 from r1pipe.stages.sections import ChatSection, RewardsSection
 
 PREPARE = Step(
@@ -34,7 +37,7 @@ REASONING_RL = Step(
     writes={"model": "model"}, shares=("chat", "rewards"), launcher="accelerate", makes="Dev2",
 )  # fmt: skip
 SAMPLE = Step(
-    "rejection-sft/sample", "3-rejection-sft/sample", rejection_sft.sample, rejection_sft.SampleConfig,
+    "rejection-sft/sample", "3-rejection-sft/sample", sampling.sample, sampling.SampleConfig,
     reads={"policy": Output("reasoning-rl", "model"), "problems": Output("prepare", "problems")},
     writes={"attempts": "table"}, shares=("chat", "rewards"),
 )  # fmt: skip
@@ -73,6 +76,34 @@ EVALUATE = Step(
     writes={"results": "json", "attempts": "table"}, shares=("chat", "rewards"),
 )  # fmt: skip
 
+ZERO = Step(
+    "zero/train", "0-zero/train", zero.train, zero.Config,
+    reads={"base": Base(), "problems": Output("prepare", "problems")},
+    writes={"model": "model"}, shares=("chat",), launcher="accelerate", makes="Zero",
+)  # fmt: skip
+SAMPLE_ZERO = Step(
+    "zero/sample", "0-zero/sample", sampling.sample, sampling.SampleConfig,
+    reads={"policy": Output("zero/train", "model"), "problems": Output("prepare", "problems")},
+    writes={"attempts": "table"}, shares=("chat", "rewards"),
+)  # fmt: skip
+BUILD = Step(
+    "zero/build", "0-zero/build", traces.build, traces.Config,
+    reads={"attempts": Output("zero/sample", "attempts")},
+    writes={"traces": "table", "ledger": "table", "report": "json"}, shares=("rewards",),
+)  # fmt: skip
+PREPARE_ZERO = replace(PREPARE, config=prepare.ZeroConfig, writes={"problems": "table", "evaluation": "table"})
+EVALUATE_ZERO = replace(
+    EVALUATE,
+    folder="1-evaluate",
+    reads={"base": Base(), "zero": Output("zero/train", "model"), "evaluation": Output("prepare", "evaluation")},
+)
+
+PREPARE_FULL = replace(
+    PREPARE, config=prepare.FullConfig, writes={name: kind for name, kind in PREPARE.writes.items() if name != "traces"}
+)
+COLD_START_FULL = replace(COLD_START, reads={"base": Base(), "traces": Output("zero/build", "traces")})
+EVALUATE_FULL = replace(EVALUATE, reads={**EVALUATE.reads, "zero": Output("zero/train", "model")})
+
 
 def locate_base(model: str) -> Path:
     """The folder of `[base] model`: "nano" is the model inside this package, anything else a folder of the user's.
@@ -93,7 +124,12 @@ def locate_base(model: str) -> Path:
 
 PIPELINES: dict[str, tuple[Step, ...]] = {
     "r1": (PREPARE, COLD_START, REASONING_RL, SAMPLE, SELECT, RETRAIN, REWARD_MODELS, MIXED_RL, EVALUATE),
-}
+    "r1-zero": (PREPARE_ZERO, ZERO, EVALUATE_ZERO),
+    "r1-full": (
+        PREPARE_FULL, ZERO, SAMPLE_ZERO, BUILD, COLD_START_FULL, REASONING_RL, SAMPLE, SELECT, RETRAIN, REWARD_MODELS, MIXED_RL,
+        EVALUATE_FULL,
+    ),
+}  # fmt: skip
 """What `pipeline = ` in a recipe may say."""
 
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from r1pipe.data.reflection import reflection_count
 from r1pipe.data.rows import Attempt, Problem, Score
 from r1pipe.data.tables import ATTEMPT_COLUMNS, TRACE_COLUMNS, attempt_row, read_table, write_table
 from r1pipe.errors import DataError
 from r1pipe.stages import evaluate, rejection_sft
+from r1pipe.stages.keeping import why_dropped
 from r1pipe.train.settings import GrpoSettings, micro_batches
 
 GOOD = "<think>\nFirst I add the two numbers.\n</think>\n\nIt is \\boxed{2}."
@@ -55,7 +57,7 @@ def attempt(
     ],
 )
 def test_every_dropped_attempt_has_one_reason(row: dict[str, Any], reason: str) -> None:
-    assert rejection_sft.why_dropped(row, rejection_sft.SelectConfig()) == reason
+    assert why_dropped(row, rejection_sft.SelectConfig()) == reason
 
 
 def run_select(tmp_path: Path, rows: list[dict[str, Any]], general: int = 10, **settings: Any) -> dict[str, Any]:
@@ -117,8 +119,8 @@ def test_pass_at_1_is_the_mean_over_problems_of_the_share_right_and_leaves_the_u
 def test_reflection_words_are_counted_in_the_thinking_only() -> None:
     english = Attempt(Problem(id="1", question="q"), "<think>\nWait, that is wrong. Let me check.\n</think>\n\nbut wait")
     chinese = Attempt(Problem(id="1", question="q", language="zh"), "<think>\n等等，不对，再检查。\n</think>\n\n等等")
-    assert evaluate.reflection_count(english) == 3
-    assert evaluate.reflection_count(chinese) == 3
+    assert reflection_count(english) == 3
+    assert reflection_count(chinese) == 3
 
 
 def test_sizes_that_do_not_divide_are_refused_with_the_arithmetic() -> None:

@@ -5,8 +5,11 @@ project: the accuracy and helpfulness rewards read the summary, the language rew
 `faults`. The tags are ordinary text, never special tokens (those are stripped on decoding and a reward would never see them).
 A template may open `<think>` in the prompt; callers pass that as part of the text (see `Attempt.text`).
 
-**Writing.** `messages` builds the conversation for a question; the model's own chat template renders it. The same function serves
-SFT, RL, sampling and evaluation, so that a prompt cannot differ between stages.
+**Writing.** `messages` builds the conversation for a question; the model's own chat template renders it. The same function
+serves SFT, RL, sampling and evaluation, so that a prompt cannot differ between stages. A stage with a form of its own
+(R1-Zero's plain conversation, `TEMPLATES`) gives the model it trains another chat template, which goes into that checkpoint's
+folder: whoever samples from the checkpoint later renders prompts as it was trained, and still nothing but chat templates
+renders prompts.
 """
 
 from __future__ import annotations
@@ -14,6 +17,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 OPEN, CLOSE = "<think>", "</think>"
+
+_CONVERSATION = (
+    "{% if bos_token %}{{ bos_token }}{% endif %}"
+    "Below, a User puts a question to an Assistant, and the Assistant answers it. Before answering, the Assistant works the "
+    "question out in thought. The thought is written inside <think> </think> tags and the answer after it inside "
+    "<answer> </answer> tags, like this: <think> the thought </think> <answer> the answer </answer>.\n"
+    "{% for message in messages %}"
+    "{% if message['role'] == 'system' %}{{ message['content'] }}\n"
+    "{% elif message['role'] == 'user' %}User: {{ message['content'] }}. "
+    "{% else %}Assistant: {{ message['content'] }}{{ eos_token }}"
+    "{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}Assistant:{% endif %}"
+)
+TEMPLATES = {"conversation": _CONVERSATION}
+"""Chat templates of ours, by name: "conversation" is R1-Zero's form (v2 Table 1): plain text that asks for thinking and answer
+in tags and says nothing of how to reason, for bases that know no chat markup."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from r1pipe.errors import RecipeError
 
 ENGINES: dict[str, str] = {
     "transformers": "r1pipe.engines.transformers_engine:open_engine",
+    "openai": "r1pipe.engines.openai_engine:open_engine",
 }
 """Engine name in a recipe -> the function that opens it; an own engine is named by import path."""
 
@@ -47,12 +48,14 @@ class Completion:
     Attributes:
         text: decoded, special tokens left out (thinking tags are ordinary text).
         tokens: completion tokens, the end token included.
-        finish: "stop" or "length".
+        finish: "stop", "length", or "error" when the engine could not make it.
+        note: why it could not.
     """
 
     text: str
     tokens: int
     finish: str
+    note: str = ""
 
 
 class Engine(Protocol):
@@ -69,8 +72,12 @@ class Engine(Protocol):
         ...
 
 
-def open_engine(name: str, model: Path, *, system: str, batch: int, dtype: str) -> Engine:
+def open_engine(name: str, model: Path | str, *, system: str, batch: int | None, dtype: str) -> Engine:
     """Open an engine by name or import path.
+
+    Args:
+        model: a model folder, or the name of a model that a server serves.
+        batch: sequences to generate at once; None lets the engine decide.
 
     Raises:
         RecipeError: unknown name, with the nearest one.

@@ -15,6 +15,9 @@ from transformers import GenerationConfig
 from r1pipe.engines.base import Completion, Sampling
 from r1pipe.engines.text import load_model, load_tokenizer, pick_dtype, prompt_ids, prompt_prefix, turn_end
 
+BATCH = 256
+"""Sequences generated at once when the launch says nothing."""
+
 
 class TransformersEngine:
     """A model and its tokenizer, loaded; `batch` sequences are generated at a time."""
@@ -76,11 +79,12 @@ class TransformersEngine:
             torch.cuda.empty_cache()
 
 
-def open_engine(model: Path, *, system: str, batch: int, dtype: str) -> TransformersEngine:
+def open_engine(model: Path | str, *, system: str, batch: int | None, dtype: str) -> TransformersEngine:
     """Load a model folder."""
-    tokenizer = load_tokenizer(model)
+    folder = Path(model)
+    tokenizer = load_tokenizer(folder)
     turn_end(tokenizer)
-    loaded = load_model(model, pick_dtype(dtype)).eval()
+    loaded = load_model(folder, pick_dtype(dtype)).eval()
     if torch.cuda.is_available():
         loaded = loaded.to("cuda")
-    return TransformersEngine(loaded, tokenizer, system, batch)
+    return TransformersEngine(loaded, tokenizer, system, batch or BATCH)

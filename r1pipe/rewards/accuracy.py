@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from r1pipe.data.chat import split_response
+from r1pipe.data.chat import answer_block, split_response
 from r1pipe.data.rows import Attempt
 from r1pipe.rewards.base import Score
 
@@ -28,13 +28,16 @@ class Accuracy:
     Attributes:
         percent: "lenient": 20% answers 0.2 and also 20 (the question may have said "what percent"); "strict": only 0.2.
         sandbox: how programs are run: "bubblewrap", or "none" for no isolation at all.
+        answer: "anywhere" finds it where it stands in the summary; "tag" wants it in `<answer>` tags, as R1-Zero's prompt does.
     """
 
     percent: Literal["lenient", "strict"] = "lenient"
     sandbox: Literal["bubblewrap", "none"] = "bubblewrap"
+    answer: Literal["anywhere", "tag"] = "anywhere"
 
     def __post_init__(self) -> None:
-        for name, known in (("percent", ("lenient", "strict")), ("sandbox", ("bubblewrap", "none"))):
+        allowed = {"percent": ("lenient", "strict"), "answer": ("anywhere", "tag"), "sandbox": ("bubblewrap", "none")}
+        for name, known in allowed.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; known: {', '.join(known)}")
 
@@ -52,6 +55,8 @@ class Accuracy:
             response = split_response(attempt.text)
             if "thinking never closed" in response.faults:
                 scores[index] = Score(0.0, "thinking never closed: no answer")
+            elif self.answer == "tag" and answer_block(response.summary) is None:
+                scores[index] = Score(0.0, "no answer block")
             else:
                 groups.setdefault(checker, []).append((index, (attempt, response.summary)))
         for checker, members in groups.items():

@@ -1,32 +1,7 @@
-"""How a response is written, in numbers: the paper's reflection words."""
+"""Where the report looks for how responses are written; the counting is `r1pipe.data.reflection`, which training needs too."""
 
 from __future__ import annotations
 
-from collections import Counter
+from r1pipe.data.reflection import reflection_count, reflection_words
 
-from r1pipe.data.chat import split_response
-from r1pipe.data.rows import Attempt
-
-REFLECTION_WORDS = ("wait", "mistake", "however", "but", "retry", "error", "verify", "wrong", "evaluate", "check")
-"""The paper's list (C.2)."""
-REFLECTION_WORDS_ZH = ("等等", "错误", "然而", "但是", "重试", "出错", "验证", "不对", "评估", "检查")
-"""Their Chinese counterparts, in the same order; ours."""
-
-
-def reflection_words(attempt: Attempt) -> Counter[str]:
-    """How often each reflection word stands in the thinking (in the whole response when there is none).
-
-    Words of the problem's language are counted; Chinese ones under their English counterpart.
-    """
-    parts = split_response(attempt.text)
-    text = (parts.thinking if parts.thinking is not None else parts.summary).lower()
-    if attempt.problem.language == "zh":
-        found = Counter({word: text.count(other) for word, other in zip(REFLECTION_WORDS, REFLECTION_WORDS_ZH, strict=True)})
-        return +found
-    words = (word.strip(".,:;!?()\"'") for word in text.split())
-    return Counter(word for word in words if word in REFLECTION_WORDS)
-
-
-def reflection_count(attempt: Attempt) -> int:
-    """How many reflection words the thinking holds."""
-    return reflection_words(attempt).total()
+__all__ = ["reflection_count", "reflection_words"]

@@ -8,12 +8,13 @@ as wrong. Each checkpoint's attempts are one part of a table, so that an interru
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, PositiveInt
 
+from r1pipe.data.reflection import reflection_count
 from r1pipe.data.tables import (
     attempt_of,
     read_problems,
@@ -27,12 +28,14 @@ from r1pipe.rewards import Mix
 from r1pipe.rewards.accuracy import VERDICT_VERSION
 from r1pipe.rewards.mix import Part
 from r1pipe.stage import StepContext
-from r1pipe.stages.behaviour import reflection_count
 from r1pipe.stages.sampling import sample_attempts, whole_part, write_scored
 from r1pipe.stages.sections import SamplingSection
 from r1pipe.stall import finished, still_moving
 
-CHECKPOINTS = ("base", "dev1", "dev2", "dev3", "r1")
+CHECKPOINTS = ("base", "zero", "dev1", "dev2", "dev3", "r1")
+"""Inputs that are checkpoints, in the order of the table; a pipeline has some of them."""
+JUDGES: tuple[Literal["helpfulness", "safety"], ...] = ("helpfulness", "safety")
+"""Inputs that are reward models."""
 
 
 class Config(SamplingSection):
@@ -51,30 +54,30 @@ def run(context: StepContext) -> dict[str, Any]:
 
     config: Config = context.config
     system = context.shared["chat"].system
-    questions = [
-        *read_problems(context.inputs["evaluation"])[: config.problems],
-        *read_problems(context.inputs["general_evaluation"])[: config.general],
-    ]
+    checkpoints = checkpoints_of(context.inputs)
+    questions = read_problems(context.inputs["evaluation"])[: config.problems]
+    if "general_evaluation" in context.inputs:
+        questions += read_problems(context.inputs["general_evaluation"])[: config.general]
     rules = Mix.build(context.shared["rewards"].rules)
     preference = tuple(
-        Part(kind, PreferenceReward(str(context.inputs[kind]), kind, system), 1.0) for kind in ("helpfulness", "safety")
+        Part(kind, PreferenceReward(str(context.inputs[kind]), kind, system), 1.0) for kind in JUDGES if kind in context.inputs
     )
     mix = Mix((*rules.parts, *preference))
     folder = context.output("attempts")
     metrics = MetricsWriter(context.folder / "metrics.jsonl")
     metrics.truncate_after(-1)
     results: dict[str, Any] = {}
-    for number, name in enumerate(CHECKPOINTS):
+    for number, name in enumerate(checkpoints):
         still_moving(context.launch.stall_minutes)
         rows = whole_part(folder, number, len(questions) * config.samples)
         if rows is None:
             if context.stop_requested():
-                raise Stopped(f"evaluate stopped after {number} of {len(CHECKPOINTS)} checkpoints", "r1pipe resume")
+                raise Stopped(f"evaluate stopped after {number} of {len(checkpoints)} checkpoints", "r1pipe resume")
             engine = open_engine(
                 config.engine,
                 context.inputs[name],
                 system=system,
-                batch=context.launch.generation_batch or 256,
+                batch=context.launch.generation_batch,
                 dtype=context.launch.dtype,
             )
             sampling = Sampling(config.samples, config.temperature, config.top_p, config.max_tokens, seed=context.seed)
@@ -92,7 +95,7 @@ def run(context: StepContext) -> dict[str, Any]:
         )
         write_progress(
             context.folder / "progress.json",
-            {"done": number + 1, "total": len(CHECKPOINTS), "unit": "checkpoint", "note": f"evaluate: {name}"},
+            {"done": number + 1, "total": len(checkpoints), "unit": "checkpoint", "note": f"evaluate: {name}"},
         )
     finished()
     table = {
@@ -111,6 +114,12 @@ def run(context: StepContext) -> dict[str, Any]:
         "verdict_version": VERDICT_VERSION,
         "table": {name: {key: value for key, value in row.items() if key != "domains"} for name, row in results.items()},
     }
+
+
+def checkpoints_of(inputs: Iterable[str]) -> list[str]:
+    """The checkpoints among a step's inputs, in the order of the table."""
+    names = set(inputs)
+    return [name for name in CHECKPOINTS if name in names]
 
 
 def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

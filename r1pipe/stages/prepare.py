@@ -39,6 +39,18 @@ BOILERPLATE = 3
 OVERLAP_WORDS = 10
 """A question that shares this many words in a row with an evaluation question is dropped (D.1)."""
 
+TABLES: dict[str, tuple[Table, dict[str, str]]] = {
+    "evaluation": ("evaluation", PROBLEM_COLUMNS),
+    "general_evaluation": ("general-evaluation", PROBLEM_COLUMNS),
+    "problems": ("problems", PROBLEM_COLUMNS),
+    "traces": ("traces", TRACE_COLUMNS),
+    "general": ("general", PROBLEM_COLUMNS),
+    "general_traces": ("general-traces", TRACE_COLUMNS),
+    "pairs": ("pairs", PAIR_COLUMNS),
+    "labels": ("labels", LABEL_COLUMNS),
+}
+"""Output -> what a source is asked for, and the columns. Evaluation sets come first: everything else is held against them."""
+
 
 class SourceSpec(StepConfig):
     """One table's source."""
@@ -51,22 +63,32 @@ class SourceSpec(StepConfig):
     """Our column -> the source's column, where they differ."""
 
 
-class Config(StepConfig):
-    """`[prepare]`."""
+class ZeroConfig(StepConfig):
+    """`[prepare]` of the pipeline r1-zero."""
 
     problems: SourceSpec
-    traces: SourceSpec
+    evaluation: SourceSpec
+
+
+class FullConfig(ZeroConfig):
+    """`[prepare]` of the pipeline r1-full, which makes its own cold-start traces."""
+
     general: SourceSpec
     general_traces: SourceSpec
     pairs: SourceSpec
     labels: SourceSpec
-    evaluation: SourceSpec
     general_evaluation: SourceSpec
 
 
-def files(config: Config) -> dict[str, Path]:
+class Config(FullConfig):
+    """`[prepare]`."""
+
+    traces: SourceSpec
+
+
+def files(config: ZeroConfig) -> dict[str, Path]:
     """The files among the sources, by the key that names them."""
-    specs = {name: getattr(config, name) for name in Config.model_fields}
+    specs = {name: getattr(config, name) for name in type(config).model_fields}
     return {
         f"{name}.source": Path(spec.source).expanduser()
         for name, spec in specs.items()
@@ -75,24 +97,16 @@ def files(config: Config) -> dict[str, Path]:
 
 
 def run(context: StepContext) -> dict[str, Any]:
-    """Write all tables; returns counts and reasons by table."""
-    config: Config = context.config
+    """Write all tables of the pipeline; returns counts and reasons by table."""
+    config: ZeroConfig = context.config
     summary: dict[str, Any] = {}
     checker = Accuracy()
     seen: set[str] = set()
     windows: Counter[str] = Counter()
-    # evaluation sets come first: everything else is held against them
-    plan: list[tuple[str, Table, SourceSpec, dict[str, str]]] = [
-        ("evaluation", "evaluation", config.evaluation, PROBLEM_COLUMNS),
-        ("general_evaluation", "general-evaluation", config.general_evaluation, PROBLEM_COLUMNS),
-        ("problems", "problems", config.problems, PROBLEM_COLUMNS),
-        ("traces", "traces", config.traces, TRACE_COLUMNS),
-        ("general", "general", config.general, PROBLEM_COLUMNS),
-        ("general_traces", "general-traces", config.general_traces, TRACE_COLUMNS),
-        ("pairs", "pairs", config.pairs, PAIR_COLUMNS),
-        ("labels", "labels", config.labels, LABEL_COLUMNS),
-    ]
-    for output, table, spec, columns in plan:
+    for output, (table, columns) in TABLES.items():
+        if output not in type(config).model_fields:
+            continue
+        spec: SourceSpec = getattr(config, output)
         dropped: Counter[str] = Counter()
         evaluating = output in ("evaluation", "general_evaluation")
         rows = []

@@ -79,8 +79,12 @@ def train_grpo(
     mix: Mix,
     system: str,
     what: str,
+    chat_template: str = "",
 ) -> dict[str, Any]:
     """Train `policy` on `problems` in `order` and write the model to the step's output `model`.
+
+    Args:
+        chat_template: renders prompts instead of the policy's own, and goes into the model that is written; empty for its own.
 
     Returns:
         Summary for the manifest: steps, answers, tokens (prompt and completion), epochs.
@@ -89,6 +93,7 @@ def train_grpo(
         Stopped, TrainingError: see `run_training`.
     """
     tokenizer = load_tokenizer(policy)
+    tokenizer.chat_template = chat_template or tokenizer.chat_template
     turn_end(tokenizer)
     tokenizer.padding_side = "left"
     dtype = pick_dtype(context.launch.dtype)

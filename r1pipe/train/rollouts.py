@@ -14,6 +14,8 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
+from r1pipe.data.chat import split_response
+from r1pipe.data.reflection import reflection_count
 from r1pipe.data.rows import Attempt, Problem
 from r1pipe.data.tables import ATTEMPT_COLUMNS, attempt_row, write_part
 from r1pipe.errors import TrainingError
@@ -109,7 +111,7 @@ def rollout_numbers(attempts: Sequence[Attempt], rows: Sequence[Row], group: int
         rewards: mean per reward over the rows where it applies and was judged; reward_spreads: their standard deviations (times
         the weight what each can add to the spread of a total, so that one reward which rules the others is seen); total_mean;
         unjudged: rows left out; cut: answers of which a reward model read the beginning only; tokens_mean; truncated_share;
-        flat_share: share of groups whose totals are all equal (they teach nothing), and of those flat_right and flat_wrong (every
+        what the thinking is like (`thinking_numbers`); flat_share: share of groups whose totals are all equal (they teach nothing), and of those flat_right and flat_wrong (every
         accuracy 1, every accuracy 0); domains: the same by domain (answers, right, flat_share).
     """
     names = list(rows[0].parts)
@@ -143,6 +145,7 @@ def rollout_numbers(attempts: Sequence[Attempt], rows: Sequence[Row], group: int
         "tokens_mean": fmean(attempt.tokens for attempt in attempts),
         "tokens_total": sum(attempt.tokens for attempt in attempts),
         "truncated_share": fmean(float(attempt.finish == "length") for attempt in attempts),
+        **thinking_numbers(attempts, rows),
         "flat_share": flat / len(groups),
         "flat_right": flat_right / len(groups),
         "flat_wrong": flat_wrong / len(groups),
@@ -150,6 +153,31 @@ def rollout_numbers(attempts: Sequence[Attempt], rows: Sequence[Row], group: int
             name: {"right": mean(entry["right"]), "flat_share": mean(entry["flat"]), "groups": len(entry["flat"])}
             for name, entry in sorted(domains.items())
         },
+    }
+
+
+def thinking_numbers(attempts: Sequence[Attempt], rows: Sequence[Row]) -> dict[str, Any]:
+    """What the thinking of a rollout is like; the paper draws these over the steps (v2 Fig. 1, C.2, B.6).
+
+    Returns:
+        thinking_characters: mean length of the thinking where there is any; reflection: reflection words per answer;
+        mixed_share: share of the answers with thinking that the language reward gives less than 1, whatever its weight; None when
+        no language reward is in the mix.
+    """
+    lengths = []
+    mixed: list[float] = []
+    for attempt, scored in zip(attempts, rows, strict=True):
+        thinking = split_response(attempt.text).thinking
+        if not thinking:
+            continue
+        lengths.append(float(len(thinking)))
+        language = scored.parts.get("language")
+        if language is not None and language.value is not None:
+            mixed.append(float(language.value < 1.0))
+    return {
+        "thinking_characters": mean(lengths),
+        "reflection": fmean(float(reflection_count(attempt)) for attempt in attempts),
+        "mixed_share": mean(mixed),
     }
 
 

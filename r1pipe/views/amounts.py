@@ -7,13 +7,16 @@ from typing import Any
 from r1pipe.console import value
 from r1pipe.recipe import Launch
 from r1pipe.stage import Step
-from r1pipe.stages.evaluate import CHECKPOINTS
 from r1pipe.stages.evaluate import Config as EvaluateConfig
+from r1pipe.stages.evaluate import checkpoints_of
 from r1pipe.stages.mixed_rl import Config as MixedConfig
 from r1pipe.stages.mixed_rl import RewardModelsConfig
-from r1pipe.stages.prepare import Config as PrepareConfig
 from r1pipe.stages.prepare import SourceSpec
-from r1pipe.stages.rejection_sft import SampleConfig
+from r1pipe.stages.prepare import ZeroConfig as PrepareConfig
+from r1pipe.stages.sampling import SampleConfig
+from r1pipe.stages.traces import Config as TracesConfig
+from r1pipe.stages.traces import rewriting_note
+from r1pipe.stages.zero import Config as ZeroConfig
 from r1pipe.train.settings import DEFAULT_MICRO_BATCH, GrpoSettings, RewardModelSettings, SftSettings, micro_batches
 
 
@@ -31,16 +34,17 @@ def amounts(step: Step, config: Any, launch: Launch) -> list[str]:
         models = {"helpfulness": config.helpfulness, "safety": config.safety}
         return [_reward_model(name, settings, launch) for name, settings in models.items()]
     if isinstance(config, PrepareConfig):
-        tables = [(name, getattr(config, name)) for name in PrepareConfig.model_fields]
+        tables = [(name, getattr(config, name)) for name in type(config).model_fields]
         sources = dict.fromkeys(spec.source for _, spec in tables)
         return [
             f"from {source}: {', '.join(_rows(name, spec) for name, spec in tables if spec.source == source)}"
             for source in sources
         ]
     if isinstance(config, EvaluateConfig):
-        questions = config.problems + config.general
-        answers = questions * config.samples * len(CHECKPOINTS)
-        arithmetic = f"{len(CHECKPOINTS)} checkpoints × {value(questions)} questions × {config.samples} samples"
+        questions = config.problems + (config.general if "general_evaluation" in step.reads else 0)
+        checkpoints = len(checkpoints_of(step.reads))
+        answers = questions * config.samples * checkpoints
+        arithmetic = f"{checkpoints} checkpoints × {value(questions)} questions × {config.samples} samples"
         return [f"{arithmetic} = {value(answers)} answers, {_tokens(answers, config.max_tokens)}"]
     if isinstance(config, SampleConfig):
         if not config.problems:
@@ -48,6 +52,9 @@ def amounts(step: Step, config: Any, launch: Launch) -> list[str]:
         answers, shards = config.problems * config.samples, -(-config.problems // config.problems_per_shard)
         arithmetic = f"{value(config.problems)} problems × {config.samples} samples = {value(answers)} answers in {shards} shards"
         return [f"{arithmetic}, {_tokens(answers, config.max_tokens)}"]
+    if isinstance(config, TracesConfig):
+        most = f"at most {value(config.most)} traces" if config.most else "every usable trace"
+        return [f"{most}, {config.keep_per_problem} of a problem; rewriting: {rewriting_note(config.rewrite)}"]
     return []
 
 
@@ -68,6 +75,10 @@ def _grpo(config: GrpoSettings, launch: Launch) -> list[str]:
         refreshes = (config.steps - 1) // config.refresh_reference
         often = "once" if refreshes == 1 else f"{refreshes} times"
         lines.append(f"the reference is replaced by the policy every {config.refresh_reference} steps, {often}")
+    if isinstance(config, ZeroConfig):
+        asked = "the paper's plain conversation" if config.template == "conversation" else "the base's own chat template"
+        language = f"rewarded with weight {config.language.weight:g}" if config.language.weight else "measured and not rewarded"
+        lines.append(f"questions are put in {asked}; language consistency is {language}")
     if isinstance(config, MixedConfig):
         share = f"{config.general_share:.0%} of the questions are general from then on"
         lines.append(f"preference rewards join at step {config.switch_step} of {config.steps}; {share}")

@@ -28,7 +28,7 @@ def _parts(summary: Mapping[str, Any], series: Mapping[str, Series]) -> list[str
         return ["pass@1 " + " → ".join(value(row.get("pass_at_1"), 2) for row in table.values() if isinstance(row, Mapping))]
     if "kept" in summary and "attempts" in summary:
         kept = f"kept {value(summary['kept'])} of {value(summary['attempts'])} attempts"
-        return [f"{kept}, {value(summary.get('general'))} general rows"]
+        return [f"{kept}, {value(summary['general'])} general rows" if "general" in summary else kept]
     if isinstance(verdicts := summary.get("verdicts"), Mapping):
         shares = ", ".join(f"{value(count)} {verdict}" for verdict, count in sorted(verdicts.items()))
         return [f"{value(summary.get('attempts'))} attempts: {shares}"]

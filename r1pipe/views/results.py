@@ -15,7 +15,7 @@ from r1pipe.console import escaped, value
 from r1pipe.graph import Pipeline
 from r1pipe.rundir import RunDir
 
-NAMES = {"base": "Base", "dev1": "Dev1", "dev2": "Dev2", "dev3": "Dev3", "r1": "R1"}
+NAMES = {"base": "Base", "zero": "Zero", "dev1": "Dev1", "dev2": "Dev2", "dev3": "Dev3", "r1": "R1"}
 
 COLUMNS = (
     ("format", "format", 3),

@@ -1,0 +1,197 @@
+"""A server that speaks the OpenAI protocol (vLLM, SGLang, llama.cpp, a hosted one) as an engine.
+
+Where the server is does not change what is made, so it stands in the environment under the names that every such client reads:
+`OPENAI_BASE_URL` (set it in `[launch] env`) and `OPENAI_API_KEY` (set it in the shell: a recipe is copied and published). The
+server renders prompts with its own chat template.
+
+A bounded number of requests is open at a time. What may pass (429, 5xx, a lost connection) is tried again after a pause that
+doubles, or after what the server asks for; what concerns one request only (too long, refused) becomes a completion with finish
+"error" and its reason; what concerns all of them (a wrong key, an unknown model, nobody there) stops with an error.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from r1pipe.data.chat import join_response, messages
+from r1pipe.engines.base import Completion, Sampling
+from r1pipe.errors import EngineError
+
+URL, KEY = "OPENAI_BASE_URL", "OPENAI_API_KEY"
+AT_ONCE = 8
+"""Requests that are open at a time when the launch says nothing."""
+PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
+"""Statuses that may pass."""
+OF_ONE_REQUEST = frozenset({400, 413, 422})
+"""Statuses that say something of the request, and nothing of the next one."""
+LONGEST_PAUSE = 60.0
+LONGEST_WISH = 600.0
+"""Seconds: longest pause of our own, and the longest that a server may ask for."""
+
+
+def server_url(environment: Mapping[str, str]) -> str:
+    """Base URL of the server, without a slash at its end.
+
+    Raises:
+        EngineError: none is named, or it is no URL.
+    """
+    url = environment.get(URL, "").strip().rstrip("/")
+    if not url:
+        raise EngineError(
+            f"the engine 'openai' needs a server and {URL} is not set",
+            f'set it where the step is launched: [launch] env = {{ {URL} = "http://localhost:8000/v1" }}',
+        )
+    if not url.startswith(("http://", "https://")):
+        raise EngineError(f"{URL} is {url!r}, which is no http:// or https:// address", "e.g. http://localhost:8000/v1")
+    return url
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An answer without a completion: why, whether it may pass, whether it concerns this request only, and the pause asked
+    for."""
+
+    why: str
+    passing: bool
+    alone: bool
+    pause: float | None = None
+
+
+@dataclass(frozen=True)
+class OpenAiEngine:
+    """A model on a server.
+
+    Attributes:
+        url: base URL, e.g. "http://localhost:8000/v1".
+        model: the name under which it is served.
+        key: sent as a bearer token; empty for none.
+        system: system text of every prompt.
+        at_once: requests that are open at a time.
+        retries: how often a request is tried again.
+        first_pause: seconds before the first retry; it doubles from there.
+        timeout: seconds without a byte after which a connection counts as lost.
+    """
+
+    url: str
+    model: str
+    key: str = ""
+    system: str = ""
+    at_once: int = AT_ONCE
+    retries: int = 6
+    first_pause: float = 1.0
+    timeout: float = 900.0
+    prefix: str = ""
+
+    def generate(self, questions: Sequence[str], sampling: Sampling) -> Iterator[list[Completion]]:
+        """See `Engine.generate`. A request that fails for good is a completion with finish "error".
+
+        Raises:
+            EngineError: a failure that concerns every request, or all of them were tried as often as allowed and given up.
+        """
+        with ThreadPoolExecutor(max_workers=self.at_once) as pool:
+            futures = [
+                [pool.submit(self._complete, question, sampling, sampling.seed + number) for number in range(sampling.samples)]
+                for question in questions
+            ]
+            try:
+                results = [[future.result() for future in several] for several in futures]
+            except BaseException:
+                _cancel(futures)
+                raise
+        gone = [one for several in results for one, gave_up in several if gave_up]
+        if gone and len(gone) == len(questions) * sampling.samples:
+            raise EngineError(
+                f"{self.url} answered none of {len(gone)} requests; the first: {gone[0].note}",
+                "look at the server's log, then `r1pipe resume`",
+            )
+        yield from ([one for one, _ in several] for several in results)
+
+    def close(self) -> None:
+        """Nothing is held between requests."""
+
+    def _complete(self, question: str, sampling: Sampling, seed: int) -> tuple[Completion, bool]:
+        """One completion, tried as often as allowed, and whether that was given up."""
+        body = {
+            "model": self.model, "messages": messages(question, self.system), "temperature": sampling.temperature,
+            "top_p": sampling.top_p, "max_tokens": sampling.max_tokens, "seed": seed, "stream": False,
+        }  # fmt: skip
+        pause, why = self.first_pause, ""
+        for attempt in range(self.retries + 1):
+            answer = self._post(body)
+            if isinstance(answer, Completion):
+                return answer, False
+            if not answer.passing:
+                if answer.alone:
+                    return Completion("", 0, "error", answer.why), False
+                raise EngineError(f"{self.url}: {answer.why}", f"check {URL}, {KEY} and the model's name")
+            why = answer.why
+            if attempt < self.retries:
+                own = min(pause, LONGEST_PAUSE) * random.uniform(0.5, 1.0)  # spread, so that clients do not come back together
+                time.sleep(own if answer.pause is None else min(answer.pause, LONGEST_WISH))
+                pause *= 2
+        return Completion("", 0, "error", f"{why}, after {self.retries} retries"), True
+
+    def _post(self, body: Mapping[str, Any]) -> Completion | Refused:
+        """Send one request and read the answer."""
+        headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {self.key}"} if self.key else {})}
+        request = urllib.request.Request(f"{self.url}/chat/completions", json.dumps(body).encode(), headers)
+        try:
+            with urllib.request.urlopen(request, timeout=self.timeout) as response:
+                return read_completion(response.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                told = error.read(2000).decode("utf-8", "replace").strip()
+            why = f"status {error.code}{': ' + told[:200] if told else ''}"
+            return Refused(
+                why, error.code in PASSING, error.code in OF_ONE_REQUEST, wished_pause(error.headers.get("Retry-After"))
+            )
+        except (OSError, http.client.HTTPException) as error:  # URLError, a reset, a time limit, an answer that breaks off
+            return Refused(f"no answer ({getattr(error, 'reason', None) or error or type(error).__name__})", True, True)
+
+
+def _cancel(futures: Sequence[Sequence[Future[tuple[Completion, bool]]]]) -> None:
+    for several in futures:
+        for future in several:
+            future.cancel()
+
+
+def wished_pause(header: str | None) -> float | None:
+    """Seconds of a Retry-After header; None without one, or where it gives a date."""
+    try:
+        return max(0.0, float(header)) if header else None
+    except ValueError:
+        return None
+
+
+def read_completion(answer: bytes) -> Completion | Refused:
+    """The completion in a server's answer; thinking that the server has split off is put back in tags."""
+    try:
+        data = json.loads(answer)
+        choice = data["choices"][0]
+        message = choice["message"]
+        text, finish = message.get("content") or "", choice.get("finish_reason")
+        thinking = message.get("reasoning_content") or message.get("reasoning") or ""
+        tokens = int((data.get("usage") or {}).get("completion_tokens") or 0)
+        if not isinstance(text, str) or not isinstance(thinking, str):
+            raise TypeError("content is no text")
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        return Refused(f"an answer that is no completion ({type(error).__name__}: {answer[:120]!r})", True, True)
+    if finish not in ("stop", "length"):
+        return Completion("", tokens, "error", f"the server ended it with {finish!r}")
+    return Completion(join_response(thinking, text) if thinking else text, tokens, finish)
+
+
+def open_engine(model: Path | str, *, system: str, batch: int | None, dtype: str) -> OpenAiEngine:
+    """The model of that name on the server that the environment names; `dtype` is the server's affair."""
+    return OpenAiEngine(server_url(os.environ), str(model), os.environ.get(KEY, ""), system=system, at_once=batch or AT_ONCE)

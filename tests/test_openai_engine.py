@@ -1,0 +1,136 @@
+"""The engine over an OpenAI-compatible server, against a real HTTP server."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai_server import completion, serving
+
+from r1pipe.engines.base import Sampling, open_engine
+from r1pipe.engines.openai_engine import OpenAiEngine, server_url
+from r1pipe.errors import EngineError
+
+
+def engine(url: str, **changes: Any) -> OpenAiEngine:
+    return OpenAiEngine(url, "model", **{"first_pause": 0.01, "retries": 3, **changes})
+
+
+def texts(made: Any) -> list[list[str]]:
+    return [[one.text for one in several] for several in made]
+
+
+def test_completions_come_in_the_order_of_the_questions_whatever_order_they_are_answered_in() -> None:
+    def answer(body: dict[str, Any], number: int) -> str:
+        return f"{body['messages'][-1]['content']}/{body['seed']}"
+
+    with serving(answer, hold=0.01) as served:
+        made = list(engine(served.url, system="be kind").generate([f"q{n}" for n in range(12)], Sampling(2, seed=7)))
+    assert texts(made) == [[f"q{n}/7", f"q{n}/8"] for n in range(12)]
+    assert {one.finish for several in made for one in several} == {"stop"}
+    assert made[0][0].tokens == 1
+    first = next(body for body in served.bodies if body["messages"][-1]["content"] == "q0")
+    assert first["messages"][0] == {"role": "system", "content": "be kind"}
+    assert first["model"] == "model"
+    assert served.headers[0]["path"] == "/v1/chat/completions"
+
+
+def test_no_more_requests_are_open_than_allowed() -> None:
+    with serving(lambda body, number: "ok", hold=0.03) as served:
+        list(engine(served.url, at_once=3).generate([str(n) for n in range(12)], Sampling()))
+    assert len(served.bodies) == 12
+    assert served.most_open == 3
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_what_may_pass_is_tried_again(status: int) -> None:
+    def answer(body: dict[str, Any], number: int) -> Any:
+        return "ok" if number >= 2 else (status, "busy", {})
+
+    with serving(answer) as served:
+        made = list(engine(served.url).generate(["q"], Sampling()))
+    assert texts(made) == [["ok"]]
+    assert len(served.bodies) == 3
+
+
+def test_a_pause_that_the_server_asks_for_is_kept() -> None:
+    def answer(body: dict[str, Any], number: int) -> Any:
+        return "ok" if number else (429, "slow down", {"Retry-After": "0"})
+
+    with serving(answer) as served:  # an own pause would be minutes
+        assert texts(engine(served.url, first_pause=600.0).generate(["q"], Sampling())) == [["ok"]]
+
+
+@pytest.mark.parametrize(
+    "broken", [(200, "<html>not JSON</html>", {}), (200, '{"choices": []}', {}), (200, '{"choices": [{"message": []}]}', {})]
+)
+def test_an_answer_that_is_no_completion_is_tried_again_and_then_an_error_of_that_row(broken: Any) -> None:
+    def answer(body: dict[str, Any], number: int) -> Any:
+        return broken if body["messages"][-1]["content"] == "bad" else "ok"
+
+    with serving(answer) as served:
+        good, bad = engine(served.url, retries=2).generate(["good", "bad"], Sampling())
+    assert (good[0].text, bad[0].finish) == ("ok", "error")
+    assert "no completion" in bad[0].note
+    assert "after 2 retries" in bad[0].note
+    assert len(served.bodies) == 4
+
+
+def test_a_refusal_of_one_request_does_not_stop_the_others_and_is_not_tried_again() -> None:
+    def answer(body: dict[str, Any], number: int) -> Any:
+        return (400, "prompt too long", {}) if body["messages"][-1]["content"] == "long" else "ok"
+
+    with serving(answer) as served:
+        short, long = engine(served.url).generate(["short", "long"], Sampling())
+    assert short[0].text == "ok"
+    assert (long[0].finish, long[0].note) == ("error", "status 400: prompt too long")
+    assert len(served.bodies) == 2
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_wrong_key_or_model_stops_at_once(status: int) -> None:
+    with (
+        serving(lambda body, number: (status, "no such thing", {})) as served,
+        pytest.raises(EngineError, match=f"status {status}"),
+    ):
+        list(engine(served.url, at_once=1).generate([str(n) for n in range(50)], Sampling()))
+    assert len(served.bodies) < 10
+
+
+def test_nobody_there_is_an_error_that_names_the_address() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+    with pytest.raises(EngineError, match="answered none of 2 requests"):
+        list(engine(url, retries=1).generate(["a", "b"], Sampling()))
+
+
+def test_a_cut_answer_a_filtered_one_and_split_off_thinking_are_told_apart() -> None:
+    answers = {
+        "cut": (200, completion("half", "length"), {}),
+        "filtered": (200, completion("", "content_filter"), {}),
+        "thought": (200, completion("42", reasoning_content="six times seven"), {}),
+    }
+    with serving(lambda body, number: answers[body["messages"][-1]["content"]]) as served:
+        cut, filtered, thought = engine(served.url).generate(list(answers), Sampling())
+    assert (cut[0].text, cut[0].finish) == ("half", "length")
+    assert (filtered[0].finish, filtered[0].note) == ("error", "the server ended it with 'content_filter'")
+    assert thought[0].text == "<think>\nsix times seven\n</think>\n\n42"
+
+
+def test_the_environment_names_the_server_and_the_key_is_sent_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    with pytest.raises(EngineError, match="OPENAI_BASE_URL is not set"):
+        open_engine("openai", "m", system="", batch=None, dtype="auto")
+    with pytest.raises(EngineError, match="no http:// or https:// address"):
+        server_url({"OPENAI_BASE_URL": "file:///etc/passwd"})
+    with serving(lambda body, number: (401, "bad key", {})) as served:
+        monkeypatch.setenv("OPENAI_BASE_URL", served.url + "/")
+        monkeypatch.setenv("OPENAI_API_KEY", "sesame-17")
+        opened = open_engine("openai", Path("m"), system="", batch=2, dtype="auto")
+        with pytest.raises(EngineError) as caught:
+            list(opened.generate(["q"], Sampling()))
+    assert served.headers[0]["Authorization"] == "Bearer sesame-17"
+    assert "sesame" not in str(caught.value)
