@@ -111,8 +111,9 @@ def rollout_numbers(attempts: Sequence[Attempt], rows: Sequence[Row], group: int
         rewards: mean per reward over the rows where it applies and was judged; reward_spreads: their standard deviations (times
         the weight what each can add to the spread of a total, so that one reward which rules the others is seen); total_mean;
         unjudged: rows left out; cut: answers of which a reward model read the beginning only; tokens_mean; truncated_share;
-        what the thinking is like (`thinking_numbers`); flat_share: share of groups whose totals are all equal (they teach nothing), and of those flat_right and flat_wrong (every
-        accuracy 1, every accuracy 0); domains: the same by domain (answers, right, flat_share).
+        what the thinking is like (`thinking_numbers`); flat_share: share of groups whose totals are all equal (they teach
+        nothing), and of those flat_right and flat_wrong (every accuracy 1, every accuracy 0); domains: the same by domain
+        (answers, right, flat_share).
     """
     names = list(rows[0].parts)
     judged: dict[str, list[float]] = {name: [] for name in names}
