@@ -55,7 +55,8 @@ def test_the_table_of_answers_has_the_verdicts_written_beside_them() -> None:
 def test_a_case_that_is_right_is_right_the_other_way_round_too() -> None:
     pairs = [(gold, answer) for gold, answer, wanted in table() if wanted == "right"]
     leaning = {(gold, answer) for gold, answer in pairs if pair(answer, gold).verdict == "wrong"}
-    assert leaning == {("C", "C. 12"), ("A", "A) 12")}  # a letter may have its text behind it; that text has no letter
+    letters = {("C", "C. 12"), ("A", "A) 12"), ("A", "(A) 12"), ("A", "A. The first option")}
+    assert leaning == letters  # a letter may have its text behind it; that text has no letter
 
 
 def test_texts_of_other_suites_are_judged_as_their_authors_judge_them() -> None:
@@ -137,6 +138,37 @@ def test_the_last_of_several_boxes_counts_and_several_count_only_for_a_gold_answ
     assert verdict("\\{1,2\\}", "\\boxed{1} and \\boxed{2}") == "right"
     assert verdict("\\{1,2\\}", "\\boxed{1}, wait, \\boxed{2}") == "wrong"
     assert verdict("\\{1,2\\}", "\\boxed{1}, \\boxed{2}, \\boxed{3}") == "wrong"
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [
+        "The answer is not 6.",
+        "The answer cannot be 6.",
+        "It is not 6.",
+        "The answer is either 5 or 6.",
+        "The answer is one of 4, 5, 6.",
+        "The answer is between 5 and 6.",
+        "The answer is at most 6.",
+        "So $x = 5$ or $x = 6$.",
+        "The answer is either $5$ or $6$",
+        "The answer is 5, not 6.",
+        "The answer is 5 (not 6).",
+        "答案不是6",
+        "Die Antwort ist nicht 6.",
+        "The answer is 6? No, it's 5.",
+    ],
+)
+def test_a_number_that_a_sentence_denies_or_offers_among_others_is_no_answer(summary: str) -> None:
+    assert verdict("6", summary) == "wrong"
+
+
+def test_what_stands_beside_the_answer_does_not_hide_it() -> None:
+    for summary in ("The answer is 5, not 6.", "The answer is 6? No, it's 5.", "It is not hard to see that we get 5."):
+        assert verdict("5", summary) == "right", summary
+    assert verdict("5,6", "So $x = 5$ or $x = 6$.") == "right"
+    assert verdict("5", "<|im_start|>\\boxed{5}<|im_end|>\\boxed{6}") == "right"
+    assert verdict("5", "\\boxed{5}<｜end▁of▁sentence｜>\\boxed{6}") == "right"
 
 
 def test_program_text_is_never_searched_for_a_number() -> None:

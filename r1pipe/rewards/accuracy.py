@@ -14,7 +14,7 @@ from r1pipe.data.chat import answer_block, split_response
 from r1pipe.data.rows import Attempt
 from r1pipe.rewards.base import Score
 
-VERDICT_VERSION = 1
+VERDICT_VERSION = 2
 """Raised when the same answer may get another verdict; recorded in manifests, so that runs can be told apart by it."""
 
 Item = tuple[Attempt, str]

@@ -34,7 +34,13 @@ _AFTER_LETTER = re.compile(
     r"\s*[)）\]】*_$\"'`}.]*\s*(?:$|[.:：、,，)）—–-]|(?:is\b|are\b|option\b|because\b|since\b|as\b|两项|三项|项|正确|选项|\()|$)"
 )
 _STANDALONE = re.compile(
-    r"(?:[Oo]ption|[Cc]hoice|[Aa]nswer|选项?|故选|应选|答案)\s*(?:is|是|为)?\s*[:：]?\s*[*(（\[]*([A-Z](?:[\s、,和与及]*[A-Z](?![A-Za-z]))*)(?![A-Za-z])|[(（]([A-Z])[)）]|\*\*\s*\(?([A-Z])\)?[.:]?\s*\*\*"
+    r"(?:[Oo]ption|[Cc]hoice|[Aa]nswer|(?<![不未])选项?|故选|应选|答案)\s*(?:is|是|为)?\s*[:：]?\s*[*(（\[]*([A-Z](?:[\s、,和与及]*[A-Z](?![A-Za-z]))*)(?![A-Za-z])|[(（]([A-Z])[)）]|\*\*\s*\(?([A-Z])\)?[.:]?\s*\*\*"
+)
+_CLAUSE = re.compile(r"\b(?:because|since|as|for|so|but)\b|[,，.;。；]|因为|所以|故")
+_DENIED = re.compile(
+    r"\b(?:not|isn't|incorrect|wrong|false|never|neither|nor|eliminated?|excluded?|ruled out|rule out|rejected?|cannot|can't"
+    r"|doesn't|fails?|except|unless|anything but)\b|不|错|排除",
+    re.IGNORECASE,
 )
 _LATEX_TEXT = re.compile(r"\\(?:text|mathrm|mathbf|textbf|mbox|boxed|rm|bf)\s*\{([^{}]*)\}")
 _MATHS = re.compile(r"[\\$^_=+<>≤≥×÷/*-]|\d\s*[a-z]\b")
@@ -98,17 +104,22 @@ def _letters(bare: str, texts: Mapping[str, str]) -> frozenset[str]:
     """Letters at the beginning, when nothing but the text of that option follows."""
     match = _LIST.fullmatch(bare)
     if match is None:
-        lower = re.fullmatch(r"[(\[\s]*([a-k])[)\]\s.]*", bare)  # a lone small letter
-        return frozenset(lower.group(1).upper()) if lower and (not texts or lower.group(1).upper() in texts) else frozenset()
+        lower = re.fullmatch(r"[(\[\s]*([a-k])(?:[)\]\s.]*|[)\].]+\s+(.+))", bare)  # a lone small letter, or with its text
+        letter = lower.group(1).upper() if lower else ""
+        if lower and lower.group(2) and not _is_text_of(lower.group(2), [letter], texts):
+            return frozenset()
+        return frozenset(letter) if lower and (not texts or letter in texts) else frozenset()
     run = match.group("letters")
     letters = re.findall(r"[A-Z]", re.sub(r"and|or", "", run))
     rest = match.group("rest")
-    if re.search(r"\b(?:not|isn't|incorrect|wrong)\b|不|错", bare):
+    if _DENIED.search(bare) or (len(letters) > 1 and re.search(r"\bor\b|或", run)):
         return frozenset()
     if len(letters) > len(set(letters)) or (rest and not _AFTER_LETTER.match(rest)):
         return frozenset()
     if texts and not set(letters) <= texts.keys():
         return frozenset()
+    if len(letters) == 1 and _is_text_of_another(rest, letters[0], texts):
+        return frozenset()  # "A. blue", and blue is B: not clear which is meant
     others = re.findall(r"(?<![A-Za-z])[(（]([A-Z])[)）]|(?<![A-Za-z])([B-Z])(?![A-Za-z'])", rest)
     named = {one or two for one, two in others} & (texts.keys() or set(LETTERS[:8]))
     if named - set(letters) and not _is_text_of(rest, letters, texts):
@@ -120,6 +131,13 @@ def _is_text_of(rest: str, letters: Sequence[str], texts: Mapping[str, str]) -> 
     """Whether what follows a letter is the text of that option."""
     follows = _squeezed(rest.lstrip(" )）].:：、,，*-"))
     return len(letters) == 1 and letters[0] in texts and follows == _squeezed(texts[letters[0]])
+
+
+def _is_text_of_another(rest: str, letter: str, texts: Mapping[str, str]) -> bool:
+    """Whether what follows a letter is the text of other options only."""
+    follows = _squeezed(rest)
+    same = {other for other, text in texts.items() if follows and _squeezed(text) == follows}
+    return bool(same) and letter not in same
 
 
 def _squeezed(text: str) -> str:
@@ -169,11 +187,29 @@ def _in_prose(summary: str, texts: Mapping[str, str]) -> frozenset[str]:
         chosen = _letters(_bare(line), texts) if len(line) < 40 else frozenset()
         if chosen:
             return chosen
-        found = [next(group for group in match.groups() if group) for match in _STANDALONE.finditer(line)]
-        if found:
-            letters = frozenset(re.findall(r"[A-Z]", found[-1]))
+        matches = list(_STANDALONE.finditer(line))
+        if matches:
+            letters = _last_named(line, matches, texts)
             return letters if not texts or letters <= texts.keys() else frozenset()
     return frozenset()
+
+
+def _last_named(line: str, matches: Sequence[re.Match[str]], texts: Mapping[str, str]) -> frozenset[str]:
+    """The letters that a line names last, with those that "and" joins to them; none when "or" does, or when they are denied."""
+    found = [frozenset(re.findall(r"[A-Z]", next(group for group in match.groups() if group))) for match in matches]
+    letters = found[-1]
+    for index in range(len(matches) - 1, 0, -1):
+        between = line[matches[index - 1].end() : matches[index].start()]
+        if re.fullmatch(r"[\s)）*]*(?:or|或|/)[\s(（*]*", between):
+            return frozenset()
+        if not re.fullmatch(r"[\s)）*]*(?:,|、|and|&|和|与|及)[\s(（*]*", between):
+            break
+        letters |= found[index - 1]
+    before = _CLAUSE.split(line[: matches[-1].start()])[-1]
+    after = line[matches[-1].end() :]
+    if re.match(r"\s*(?:or\b|或|/)", after) or any(_is_text_of_another(after, letter, texts) for letter in letters):
+        return frozenset()
+    return frozenset() if _DENIED.search(f"{before} {_CLAUSE.split(after)[0]}") else letters
 
 
 def _text(gold: str, summary: str) -> Score:

@@ -32,7 +32,16 @@ MAX_RUN = 40
 _BOX = re.compile(r"(?:\\+(?:boxed|fbox|framebox)|\\+begin\{?boxed\}?|\\beginboxed)\s*(?=[{\w\\(\[-])")
 _BARE_BOX = re.compile(r"-?\d+(?:\.\d+)?|[A-Za-z]\b")
 _BRACE = re.compile(r"\\[\\{}]|[{}]")
-_SPECIAL = re.compile(r"<\|[^|<>\n]{1,40}\|>")
+_SPECIAL = re.compile(r"<[|｜][^|｜<>\n]{1,40}[|｜]>")
+_HEDGE = re.compile(
+    r"(?:\b(?:not|cannot|never|neither|nor|(?:less|fewer|greater|more|larger|smaller|other) than|at least|at most|above|below"
+    r"|nicht|kein|keine|pas|не)\b|n't\b|n’t\b|≠|\\neq?\b|!=|不是|不为|不等于|大于|小于|不超过|至少|至多)"
+    r"(?:\s+(?!(?:is|are|was|but|that|which|so|we|get|gives?|equals?)\b)[^\W\d]+){0,2}[\s$*(\\]*$"
+    r"|\b(?:either|between|one of)\b(?:(?!\b(?:is|are|was|equals?)\b)[^.;:!?=\n])*$",
+    re.IGNORECASE,
+)
+"""What, standing before a number, says that the number is not the answer: "not 5", "either 5 or 6", "at most 5"."""
+_OR = re.compile(r"[\s$*]*,?[\s$*]*(?:\bor\b|或(?:者)?)[\s$*]*")
 # Upper and lower case are spelt out, since a set of first letters can be searched for and an ignored case cannot.
 _ENGLISH = re.compile(
     r"(?:[Aa]nswers?|ANSWER|[Ff]inal [Rr]esult|[Aa]ns|[Ss]olution)\b\W{0,4}\s*(?:is|are|was|would be|will be|should be"
@@ -44,7 +53,7 @@ _ENGLISH_PARTS = ("nswer", "NSWER", "esult", "olution", "Ans", "ans:", "ans ")
 _LINE_A = re.compile(r"\n[ \t]*A[ \t]*[:：]")
 _OTHER_LANGUAGES = re.compile(
     r"答案(?:应该|应当|就|应)?(?:是|为|：|:|选择|选|即)|结果(?:是|为|：|:)|(?:应|因此|所以|故)选(?:择)?(?:项)?\s*[:：]?\s*(?=[（(]?[A-K])|\n\s*答\s*[:：]"
-    r"|选(?:择)?\s*[:：]?\s*(?=[（(]?[A-K])|(?:答え|解答|回答)(?:は|：|:|=)"
+    r"|(?<![不未])选(?:择)?\s*[:：]?\s*(?=[（(]?[A-K])|(?:答え|解答|回答)(?:は|：|:|=)"
     r"|[Rr]espuesta(?:\s+(?:final|correcta))?(?:\s+(?:es|será))?\s*[:=]?|[Rr]éponse(?:\s+finale)?\s*(?:est|:|=)|[Rr]ésultat\s*(?:est|:)"
     r"|[Aa]ntwort\s*(?:ist|lautet|:)|[Ee]rgebnis\s*(?:ist|lautet|:)|[Ll]ösung\s*(?:ist|lautet|:)|[Оо]твет(?:\s*(?:будет|равен|[:—–=-]))"
     r"|คำตอบ(?:สุดท้าย)?\s*(?:คือ|:|=)?|ตอบ\s*:?|[Jj]ibu(?:\s+la\s+mwisho|\s+sahihi)?\s*(?:ni|:|=)"
@@ -65,6 +74,7 @@ _CODE = re.compile(
 )
 _SENTENCE_END = re.compile(r"(?<=[\w$)}\]\"”%°*])[.!?](?=\s+(?:[A-Z\"“(*]|$)|$)|[。！？]|\n")
 _IS = re.compile(r"(?:\b(?:is|are|was|equals?|be|es|est|ist|beträgt|ni|равно|равна)\b|=|:|：|是|为|等于|は|คือ)\s*")
+_CONTRAST = re.compile(r"(?<=[\w)}\]$%°])\s*[,(;]\s*(?:and\s+)?(?:not|rather than|instead of)\b.*", re.DOTALL)
 _ASIDE = re.compile(r"\s*\b(?:I hope it is correct|which is|because|since|as required|so that|where)\b.*", re.DOTALL)
 
 
@@ -83,7 +93,9 @@ class Found:
 
 def final_answer(summary: str) -> Found:
     """The final answer of a summary (see the module docstring); `Found("", "none")` when there is none."""
-    text = _SPECIAL.split(summary[-MAX_SUMMARY_CHARS:])[0] if "<|" in summary else summary[-MAX_SUMMARY_CHARS:]
+    text = summary[-MAX_SUMMARY_CHARS:]
+    if "<|" in text or "<｜" in text:  # what stands after the end of the turn is not the answer; a mark before it is nothing
+        text = next((piece for piece in _SPECIAL.split(text) if piece.strip()), "")
     block = answer_block(text)
     tagged = block is not None
     if block is not None:
@@ -170,6 +182,8 @@ def _in_prose(text: str) -> Found:
     for end in reversed(announced):
         rest = tail[end:].lstrip(" \t*_#:：=—–>\n\r")
         sentence = _sentence(rest)
+        if sentence and rest[len(sentence) :].lstrip("*_ ")[:2] in ("? ", "?\n"):
+            continue  # "The answer is 5? No, ..." asks
         if sentence:
             return Found(_core(sentence), "phrase")
     stripped = text.strip()
@@ -192,7 +206,7 @@ def _sentence(rest: str) -> str:
 
 def _core(sentence: str) -> str:
     """The answer in the sentence that announces it: all of it when it is short and bare, else its formula or number."""
-    sentence = unmarked(_ASIDE.sub("", sentence))
+    sentence = _CONTRAST.sub("", unmarked(_ASIDE.sub("", sentence)))
     if _is_bare(sentence):
         return sentence
     beginning = _FORMULA.match(sentence) or _NUMBER.match(sentence)
@@ -241,13 +255,13 @@ def final_words(summary: str) -> str:
 def _last_candidate(text: str) -> Found:
     """The last formula, bold phrase with a digit, or number."""
     text = text[-PROSE_CHARS:]
-    candidates: list[tuple[int, Found]] = []
+    candidates: list[tuple[int, int, Found]] = []
     covered: list[tuple[int, int]] = []
     for match in _FORMULA.finditer(text):
         covered.append(match.span())
         content = next(group for group in match.groups() if group is not None)
         if re.search(r"[\w∞∅]", content):
-            candidates.append((match.end(), Found(content.strip(), "formula")))
+            candidates.append((match.start(), match.end(), Found(content.strip(), "formula")))
     for match in _BOLD.finditer(text):
         content = match.group(1).strip()
         heading = (
@@ -256,15 +270,31 @@ def _last_candidate(text: str) -> Found:
             or re.match(r"(?:step|case|part)\b|\d+\.", content, re.I)
         )
         if re.search(r"\d", content) and not heading:
-            candidates.append((match.end() + 1, Found(_core(content) if not _is_bare(content) else content, "bold")))
+            candidates.append(
+                (match.start(), match.end() + 1, Found(_core(content) if not _is_bare(content) else content, "bold"))
+            )
     position = 0
     for match in _NUMBER.finditer(text):
         while position < len(covered) and covered[position][1] <= match.start():
             position += 1
         if position < len(covered) and covered[position][0] <= match.start():
             continue
-        candidates.append((match.end(), Found(match.group(0).strip(), "number")))
-    return max(candidates, key=lambda candidate: candidate[0])[1] if candidates else Found("", "none")
+        candidates.append((match.start(), match.end(), Found(match.group(0).strip(), "number")))
+    return _chosen(text, candidates)
+
+
+def _chosen(text: str, candidates: list[tuple[int, int, Found]]) -> Found:
+    """The last candidate; together with what "or" joins to it; nothing when the words before it say that it is not the answer."""
+    if not candidates:
+        return Found("", "none")
+    candidates.sort(key=lambda candidate: candidate[1])
+    start, _, last = candidates[-1]
+    for earlier_start, earlier_end, earlier in reversed(candidates[:-1]):
+        if earlier_end > start or not _OR.fullmatch(text[earlier_end:start]):
+            break
+        start, last = earlier_start, Found(f"{earlier.text} or {last.text}", last.rule)
+    before = text[max(0, start - 80) : start]
+    return Found("", "none") if _HEDGE.search(before) else last
 
 
 def unmarked(text: str) -> str:

@@ -43,8 +43,15 @@ def same_structure(gold: str, answer: str) -> bool:
         return bool(first == second)
     if not re.search(r"\w", one):  # brackets: the symbols in their order
         return "".join(one.split()) == "".join(two.split())
-    left, right = ([item for item in _ITEM.split(_unlisted(text).casefold()) if item] for text in (one, two))
+    rows = [[_items(line) for line in text.splitlines()] for text in (one, two)]
+    if any(len(side) > 1 and max(map(len, side)) > 1 for side in rows):  # a grid keeps its shape
+        return rows[0] == rows[1]
+    left, right = _items(one), _items(two)
     return len(left) > 1 and left == right
+
+
+def _items(line: str) -> list[str]:
+    return [item for item in _ITEM.split(_unlisted(line).casefold()) if item]
 
 
 def _unlisted(text: str) -> str:

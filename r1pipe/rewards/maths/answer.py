@@ -10,13 +10,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from r1pipe.rewards.maths.clean import GAP, MONEY, TEXT_CLOSE, TEXT_OPEN, clean
+from r1pipe.rewards.maths.clean import GAP, MONEY, ROW, TEXT_CLOSE, TEXT_OPEN, clean
+from r1pipe.rewards.maths.compound import compound
+from r1pipe.rewards.maths.decimals import ended, outward_brackets
 from r1pipe.rewards.maths.expression import parse_prefix
 from r1pipe.rewards.maths.readings import Group, Quantity, Reading, Relation, Words
+from r1pipe.rewards.maths.spelled import with_digits
 from r1pipe.rewards.maths.split import CLOSING, OPENING, closes_at, split_list, split_top
 from r1pipe.rewards.maths.tokens import Node, ParseError
 from r1pipe.rewards.maths.tree import names_in
-from r1pipe.rewards.maths.units import Unit, parse_unit
+from r1pipe.rewards.maths.units import Unit, known_letters, parse_unit
 
 MAX_ANSWER_CHARS = 4000
 MAX_ITEMS = 64
@@ -29,18 +32,25 @@ _LEADING = re.compile(
     rf"^(?:(?:=|:|≈|∼|⇒|→|is\b|are\b|{TEXT_OPEN}[^{TEXT_CLOSE}]*(?:\b(?:is|are|equals)|=|:|：|是|为)\s*{TEXT_CLOSE})\s*)+"
 )
 _RELATION = re.compile(r"[=≠<>≤≥∈≈≡∼]")
-_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:(?:,\d{2})*,\d{3}|(?:,\d{3})+|(?: \d{3})+|(?:'\d{3})+)(?![\d,])")
+_THOUSANDS = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:(?:,\d{2})*,\d{3}|(?:,\d{3})+|(?: \d{3})+|(?:'\d{3})+)(?![\d,])")
 _DOT_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?:,\d+)?(?![\d.,])")
 _DECIMAL_COMMA = re.compile(r"(?<![\d.,])(\d+),(\d+)(?![\d,])")
 _MODULUS = re.compile(
     rf"\\pmod\s*\{{?\s*(\w+)\s*\}}?|\(\s*{TEXT_OPEN}?\s*\\?mod\s*{TEXT_CLOSE}?\s*(\w+)\s*\)|\b(?:\\?mod)\s*\{{?(\d+)\}}?\s*$"
 )
-_MULTIPLIER = re.compile(r"(?<=[\d.])\s*(万|亿|千(?![克米瓦卡焦])|百(?!分))")
+_MULTIPLIER = re.compile(r"(?<=[\d.])\s*(万亿|[百千]万|万|亿|千(?![克米瓦卡焦])|百(?!分))")
+_ONE_PAIR = re.compile(r"(?:\\?\{|[(\[])\s*-?([\d,]+)\s*(?:\\?\}|[)\]])")
 _MULTIPLIERS = {"万": "0000", "亿": "00000000", "千": "000", "百": "00"}
 _MONEY_FIRST = re.compile(rf"(-?)\s*({MONEY}|[€£¥₹]|\\euro|(?:US|A|C|HK|NT)?{MONEY}|Rs\.?|USD|EUR|RMB)\s*(?=[\d.])(.*)")
 _CLOCK = re.compile(r"(\d{1,2})(?::(\d{2}))?\s*([ap])\.?\s*m\.?", re.IGNORECASE)
 _TWICE = re.compile(r"(.*[≤≥<>≠].*?|.*real numbers.*?):\s*([\[(ℝ].*)", re.DOTALL)
 _LONE_UNIT = re.compile(rf"(-?[\d.,]+|.*[\d)}}π](?={GAP}))([ {GAP}]*)([msghLlNJWVA](?:\^\{{?-?\d\}}?)?)")
+_UNIT_SIGN = r"[A-Za-zμ]{1,3}(?:\^\{?-?\d\}?)?"
+_UNIT_FORMULA = re.compile(
+    rf"(-?[\d.,]+|.*[\d)}}π](?={GAP}))([ {GAP}]*)({_UNIT_SIGN}(?:[ {GAP}]*[/·* {GAP}][ {GAP}]*{_UNIT_SIGN}){{1,3}})"
+)
+_BASED = re.compile(r"\((\d{1,400})\)_(?=[\d{])")
+_QUOTED = re.compile(r"(['\"])([^'\"]*)\1")
 
 
 def read(text: str, language: str = "en") -> list[Reading]:
@@ -51,15 +61,18 @@ def read(text: str, language: str = "en") -> list[Reading]:
     if len(source) > MAX_ANSWER_CHARS:
         return [Words(source)]
     readings: list[Reading] = []
+    amount = compound(source)
+    if amount is not None:
+        readings.append(amount)
     for variant in _variants(source, language):
         reading = read_one(variant)
         if reading is not None and reading not in readings:
             readings.append(reading)
-        lone = _LONE_UNIT.fullmatch(variant)
-        if lone:
+        lone = _LONE_UNIT.fullmatch(variant) or _UNIT_FORMULA.fullmatch(variant)
+        if lone and all(known_letters(name) for name in re.findall(r"[A-Za-zμ]+", lone.group(3))):
             measured = read_quantity(f"{lone.group(1)}{TEXT_OPEN}{lone.group(3)}{TEXT_CLOSE}")
             if measured is not None and measured.unit is not None:
-                readings.append(replace(measured, loose=1 if lone.group(2) or "^" in lone.group(3) else 2))
+                readings.append(replace(measured, loose=1 if lone.group(2) or re.search(r"[\^/]", lone.group(3)) else 2))
     return readings
 
 
@@ -80,7 +93,12 @@ def tidy(source: str) -> str:
         if boxed and closes_at(source, source.index("{")) == len(source) - 1:
             source = boxed.group(1)
         source = _LEADING.sub("", source.strip(f" {GAP}"))
-        source = source.rstrip(f" {GAP}.;,:?。")
+        source = source.rstrip(f" {GAP}{ROW}.;,:?。")
+        if source.endswith("\\dots") and not re.search(r"[.,;]", source):
+            source = source.removesuffix("\\dots")
+        quoted = _QUOTED.fullmatch(source)
+        if quoted:
+            source = quoted.group(2)
         if source == before:
             return source
 
@@ -91,12 +109,15 @@ def _variants(source: str, language: str) -> Iterator[str]:
     if twice and _agree(twice.group(1).strip("\\{} "), twice.group(2)):  # one answer in two notations, x < 3: (-∞, 3)
         yield twice.group(2)
         return
-    source = _MULTIPLIER.sub(lambda match: f"·1{_MULTIPLIERS[match.group(1)]}", source)
+    source = _BASED.sub(r"\1_", source) if ")_" in source else source
+    source = with_digits(outward_brackets(ended(source)))
+    source = _MULTIPLIER.sub(lambda match: f"·1{''.join(_MULTIPLIERS[sign] for sign in match.group(1))}", source)
     comma_language = language in DECIMAL_COMMA
     if comma_language and _DECIMAL_COMMA.search(source) and not _THOUSANDS.search(source):
         yield _DECIMAL_COMMA.sub(r"\1.\2", source)
     grouped = _THOUSANDS.search(source)
-    if grouped and not (source[0] in "([{" and "," in grouped.group(0) and grouped.group(0) == source[1:-1]):
+    pair = _ONE_PAIR.fullmatch(source)
+    if grouped and not (pair and pair.group(1) == grouped.group(0)):
         yield _THOUSANDS.sub(lambda match: re.sub(r"[, ']", "", match.group(0)), source)
     yield source
     dotted = _DOT_THOUSANDS.search(source)
@@ -131,7 +152,7 @@ def read_one(source: str, depth: int = 0) -> Reading | None:
     source = source.strip(f" {GAP}")
     if not source:
         return None
-    if depth > 6:
+    if depth > 6 or source in ("DNE", "dne"):
         return Words(source)
     clock = _CLOCK.fullmatch(source)
     if clock:
@@ -146,7 +167,7 @@ def read_one(source: str, depth: int = 0) -> Reading | None:
     relation = _relation(source, depth)
     if relation is not None:
         return relation
-    for sign, kind in (("∪", "union"), ("∖", "difference")):
+    for sign, kind in (("∪", "union"), ("∖", "difference"), ("∩", "intersection")):
         pieces = split_top(source, sign)
         if len(pieces) > 1:
             items = tuple(item for piece in pieces if (item := read_one(piece, depth + 1)) is not None)
@@ -157,12 +178,16 @@ def read_one(source: str, depth: int = 0) -> Reading | None:
     quantity = read_quantity(source)
     if quantity is not None:
         return quantity
-    ratio = split_top(source, ":")
+    added = compound(source)
+    if added is not None:
+        return added
+    ratio = split_top(source, ":") if ":" in source else re.split(r"(?<=\d) to (?=\d)", source)
     if 1 < len(ratio) < 7:
         terms = [read_quantity(term) for term in ratio]
         if all(term is not None for term in terms):
             return Group("ratio", tuple(term for term in terms if term is not None))
-    return Words(source)
+    digits = with_digits(source) if depth else source  # an item of a list; the whole text was looked at before
+    return Words(source) if digits == source else read_one(digits, depth + 1)
 
 
 def _list(parts: list[str], joiner: str, depth: int) -> Reading:
@@ -171,6 +196,9 @@ def _list(parts: list[str], joiner: str, depth: int) -> Reading:
         return Words(", ".join(parts))
     read_items = [item for item in items if item is not None]
     head = read_items[0]
+    if isinstance(head, Relation) and head.signs == ("≠",) and all(isinstance(item, Quantity) for item in read_items[1:]):
+        others = (Relation(("≠",), (head.sides[0], item), (head.labels[0], "")) for item in read_items[1:])
+        return Group("list", (head, *others), joiner=joiner)
     if isinstance(head, Relation) and head.signs == ("=",) and all(isinstance(item, Quantity) for item in read_items[1:]):
         return Relation(
             ("=",), (head.sides[0], Group("list", (head.sides[1], *read_items[1:]), joiner=joiner)), (head.labels[0], "")

@@ -31,6 +31,7 @@ _CHARACTERS = {
     **dict.fromkeys("“”„«»″「」『』", '"'),
     **dict.fromkeys("‘’′`", "'"),
     **dict.fromkeys("˚º", "°"),
+    **dict.fromkeys("\u0335\u0336\u0337\u0338", "\\not "),  # struck out; with = it was composed to ≠ before
     "✕": "×", "∗": "*", "⁄": "/", "∕": "/", "∶": ":", "…": "\\dots ", "⋯": "\\dots ", "⌀": "∅",
     "।": ".", "॥": ".", "√": "\\sqrt ", "℃": "°C", "℉": "°F", "￥": "¥", "٫": ".", "٬": ",", "−": "-", "ϕ": "φ",
 }  # fmt: skip
@@ -75,16 +76,18 @@ _SYMBOL = re.compile(
     r"\\(mathbf|mathbb|mathcal|mathfrak|mathscr|boldsymbol|bm|vec|hat|bar|tilde|dot|overrightarrow|overline|widehat|widetilde"
     r"|overleftrightarrow|pmb)(?:\s*\{([A-Za-z]{1,4})\}|\s+([A-Za-z])(?![A-Za-z]))"
 )
+_MARKING = {"bar": "bar", "overline": "bar", "dot": "dot"}
 _BLACKBOARD = dict(zip("RNZQC", "ℝℕℤℚℂ", strict=True))
 _ASCII = [
     (re.compile(r"<=|=<"), "≤"), (re.compile(r">="), "≥"), (re.compile(r"!=|<>|\\not\s*="), "≠"), (re.compile(r"\*\*"), "^"),
     (re.compile(r"(?<=\d) ?[xX] ?(?=10 ?\^)|(?<=\d) x (?=\d)"), "×"), (re.compile(r"\+/-|\+-"), "±"),
-    (re.compile(r"=="), "="), (re.compile(r"->"), "→"),
+    (re.compile(r"=="), "="), (re.compile(r"->"), "→"), (re.compile(r"\.{3,}"), "\\\\dots "),
 ]  # fmt: skip
 _DEGREES = re.compile(r"\^\s*(?:\{\s*(?:\\circ|∘|°|o)\s*\}|\\circ(?![a-zA-Z])|∘|°)|\\circ(?![a-zA-Z])")
 _PERCENT = re.compile(
     rf"{TEXT_OPEN}\s*(?:percent|per cent|\\?%)\s*{TEXT_CLOSE}|\\?%|\b(?:percent|per cent|pct|percentage)\b\.?", re.IGNORECASE
 )
+_NEGATED = re.compile(r"\\not\s*(?:\\(?:in|ni|subset|equiv)(?![a-zA-Z])|∈|≡)|\\notin(?![a-zA-Z])")
 _CIRCLED = re.compile(r"\\textcircled\s*\{?\s*([1-9]|1\d|20)\s*\}?")
 _UNSEEN = re.compile(r"\\(?:tag|label|ref|color|textcolor|phantom|hspace|vspace)\*?\s*\{[^{}]*\}")
 
@@ -117,7 +120,7 @@ def _latex(text: str) -> str:
     """Spacing, sizes and synonyms of LaTeX commands."""
     if _DOUBLED.search(text) and not _SINGLE.search(text):
         text = text.replace("\\\\", "\\")  # escaped twice on its way here
-    text = _ROW.sub(ROW, _DOUBLED.sub(r"\\", text))
+    text = _NEGATED.sub("∉", _ROW.sub(ROW, _DOUBLED.sub(r"\\", text)))
     text = text.replace("\\$", MONEY).replace("\\(", " ").replace("\\)", " ").replace("\\[", " ").replace("\\]", " ")
     text = _THOUSANDS_GAP.sub("", _UNSEEN.sub("", text))
     text = _CIRCLED.sub(lambda match: chr(0x2460 + int(match.group(1)) - 1), text)
@@ -143,6 +146,8 @@ def _characters(text: str) -> str:
             out.append("^{" + _SUPERSCRIPTS[character] + "}")
         elif character in _SUBSCRIPTS:
             out.append("_{" + _SUBSCRIPTS[character] + "}")
+        elif "\U0001d400" <= character <= "\U0001d7ff":  # letters and digits in a mathematical type
+            out.append(unicodedata.normalize("NFKC", character))
         elif character in _VULGAR:
             out.append(f"\\frac{{{_VULGAR[character][0]}}}{{{_VULGAR[character][1]}}}")
         elif unicodedata.category(character) == "Nd":
@@ -175,6 +180,8 @@ def _upright(match: re.Match[str]) -> str:
 
 def _symbol(match: re.Match[str]) -> str:
     name: str = match.group(2) or match.group(3)
+    if match.group(1) in _MARKING and len(name) == 1:
+        return f"{name}_{{{_MARKING[match.group(1)]}}}"  # the conjugate of z is not z
     return _BLACKBOARD.get(name, name) if match.group(1) == "mathbb" else name
 
 
@@ -183,7 +190,8 @@ def plain(text: str) -> str:
     punctuation.
     """
     words = text.translate({ord(TEXT_OPEN): " ", ord(TEXT_CLOSE): " ", ord(GAP): " ", ord(MONEY): "$"})
-    words = re.sub(r"\*\*|[{}\"'\\]", " ", words)
+    words = re.sub(r"(?<!\w)'([^']*)'(?!\w)", r" \1 ", words)  # quotes around words go; A' keeps its mark
+    words = re.sub(r"\*\*|(?<!\\)[{}]|\"|\\(?![{}])", " ", words)
     words = " ".join(words.casefold().split()).strip(" .,;:!?")
     if len(words) > 2 and words[0] == "(" and words[-1] == ")" and "(" not in words[1:]:
         words = words[1:-1].strip()

@@ -6,37 +6,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from r1pipe.rewards.maths.clean import plain
 from r1pipe.rewards.maths.equal import number, same
 from r1pipe.rewards.maths.evaluate import context
+from r1pipe.rewards.maths.phrases import meaning
 from r1pipe.rewards.maths.readings import Group, Quantity, Reading, Relation, Words
 from r1pipe.rewards.maths.realset import real_set, same_set
 from r1pipe.rewards.maths.relations import normalise, relations
 from r1pipe.rewards.maths.tokens import Node
+from r1pipe.rewards.maths.tree import has, has_sign, with_sign
 from r1pipe.rewards.maths.units import ratio
 
 Verdict = bool | None
 MIN_ROUNDED_DIGITS = 6
 """A rounded decimal stands for an irrational number, or a long fraction, only with this many significant digits."""
-_EMPTY_SET = frozenset({"no solution", "no solutions", "no real solution", "no real solutions", "无解", "空集", "empty set", "∅"})
-_SAME_WORDS = {
-    **dict.fromkeys(_EMPTY_SET, "no solution"),
-    **dict.fromkeys(
-        (
-            "infinite number of solutions",
-            "infinitely many solutions",
-            "infinite solutions",
-            "infinitely many",
-            "无穷多解",
-            "∞ solutions",
-        ),
-        "infinitely many solutions",
-    ),
-    **dict.fromkeys(("does not exist", "dne", "undefined", "not defined", "不存在"), "undefined"),
-    **dict.fromkeys(("all real numbers", "all reals", "ℝ", "(-∞,∞)", "(-∞,+∞)", "(-∞, ∞)", "(-∞, +∞)"), "all real numbers"),
-    **dict.fromkeys(("true", "正确", "对"), "true"),
-    **dict.fromkeys(("false", "错误", "错"), "false"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +52,14 @@ def compare(gold: Reading, answer: Reading, rules: Rules) -> Verdict:
 
 def _words(gold: Reading, answer: Reading) -> Verdict:
     if isinstance(gold, Words) and isinstance(answer, Words):
-        one, two = plain(gold.text), plain(answer.text)
-        return bool(one) and _SAME_WORDS.get(one, one) == _SAME_WORDS.get(two, two)
+        one = meaning(gold.text)
+        return bool(one) and one == meaning(answer.text)
     words, other = (gold, answer) if isinstance(gold, Words) else (answer, gold)
     assert isinstance(words, Words)
-    meaning = _SAME_WORDS.get(plain(words.text))
-    if meaning == "no solution":
+    said = meaning(words.text)
+    if said == "no solution":
         return isinstance(other, Group) and other.kind == "set" and not other.items
-    if meaning == "all real numbers":
+    if said == "all real numbers":
         reals = real_set(other)
         return (
             reals is not None
@@ -89,12 +71,12 @@ def _words(gold: Reading, answer: Reading) -> Verdict:
 
 def _both_signs(reading: Reading) -> Reading:
     """±: both values, as a set."""
-    if isinstance(reading, Quantity) and _has_sign(reading.node):
-        return Group("set", tuple(replace(reading, node=_chosen(reading.node, plus)) for plus in (True, False)))
+    if isinstance(reading, Quantity) and has_sign(reading.node):
+        return Group("set", tuple(replace(reading, node=with_sign(reading.node, plus)) for plus in (True, False)))
     if (
         isinstance(reading, Group)
         and reading.kind in ("set", "list")
-        and any(isinstance(i, Quantity) and _has_sign(i.node) for i in reading.items)
+        and any(isinstance(i, Quantity) and has_sign(i.node) for i in reading.items)
     ):
         items: list[Reading] = []
         for item in reading.items:
@@ -104,27 +86,12 @@ def _both_signs(reading: Reading) -> Reading:
     return reading
 
 
-def _has_sign(node: Node) -> bool:
-    return node[0] in "±∓" or any(
-        isinstance(part, tuple) and part and isinstance(part[0], str) and _has_sign(part) for part in node[1:]
-    )
-
-
-def _chosen(node: Node, plus: bool) -> Node:
-    """The tree with every ± read as + (or -), every ∓ the other way."""
-    if node[0] in "±∓":
-        inner = _chosen(node[1], plus)
-        return inner if (node[0] == "±") == plus else ("neg", inner)
-    return (
-        node[0],
-        *(_chosen(part, plus) if isinstance(part, tuple) and part and isinstance(part[0], str) else part for part in node[1:]),
-    )
-
-
 def quantities(gold: Quantity, answer: Quantity, rules: Rules) -> Verdict:
     """Numbers and expressions, with units and percent signs."""
     if gold.node[0] == "base" or answer.node[0] == "base":
         return _based(gold, answer)
+    if (measured := _in_radians(gold, answer)) is not None:
+        gold, answer = measured
     factor = ratio(answer.unit, gold.unit)
     bare = gold.unit is None or answer.unit is None
     if factor is None or (bare and (gold.loose or answer.loose > 1)):
@@ -134,6 +101,23 @@ def quantities(gold: Quantity, answer: Quantity, rules: Rules) -> Verdict:
     if rules.percent == "lenient" and (plain_reading := _equal(gold, answer, factor, rules)):
         return plain_reading
     return _equal(gold, answer, factor * (100 if gold.percent else Fraction(1, 100)), rules)
+
+
+def _in_radians(gold: Quantity, answer: Quantity) -> tuple[Quantity, Quantity] | None:
+    """Both as bare radians, when one is in degrees and the other in radians (or holds π and has no unit)."""
+    degrees = [side.unit is not None and side.unit.dimensions == (("angle", 1),) for side in (gold, answer)]
+    other = answer if degrees[0] else gold
+    if sum(degrees) != 1 or other.percent:
+        return None
+    if not (other.unit.dimensions == (("radian", 1),) if other.unit else has(other.node, "pi")):
+        return None
+    turned = [
+        replace(side, node=("mul", side.node, ("num", side.unit.factor / 180), ("pi",)), unit=None, places=None)
+        if in_degrees and side.unit
+        else replace(side, unit=None)
+        for side, in_degrees in zip((gold, answer), degrees, strict=True)
+    ]
+    return turned[0], turned[1]
 
 
 def _equal(gold: Quantity, answer: Quantity, factor: Fraction, rules: Rules) -> Verdict:
@@ -179,9 +163,13 @@ def _groups(gold: Reading, answer: Reading, rules: Rules) -> Verdict:
     one = gold if isinstance(gold, Group) else Group("list", (gold,))
     two = answer if isinstance(answer, Group) else Group("list", (answer,))
     if _assigned(one) != _assigned(two):
+        named = one if _assigned(one) else two
+        roots = len({item.labels[0][:1] for item in named.items if isinstance(item, Relation)}) == 1  # x_1 and x_2
         one, two = _values(one), _values(two)
+        if not roots and "tuple" not in (one.kind, two.kind):  # which is which must be said, or be the order
+            return one.kind == two.kind == "list" and in_order(one.items, two.items, rules)
     if one.kind == two.kind == "tuple":
-        if len(one.items) == 2 and "[" in one.brackets + two.brackets + "]" and _interval_ends(one) != _interval_ends(two):
+        if len(one.items) == 2 and _interval_ends(one) != _interval_ends(two):
             return False
         return in_order(one.items, two.items, rules)
     if "ratio" in (one.kind, two.kind):
@@ -189,21 +177,23 @@ def _groups(gold: Reading, answer: Reading, rules: Rules) -> Verdict:
     if _is_matrix(one) or _is_matrix(two):
         return _vectors(one, two, rules)
     if (
-        "union" in (one.kind, two.kind)
-        or "difference" in (one.kind, two.kind)
-        or "builder" in (one.kind, two.kind)
+        any(kind in (one.kind, two.kind) for kind in ("union", "difference", "intersection", "builder"))
         or _infinite(gold, answer)
+        or _conditions(one)
+        or _conditions(two)
     ):
         first, second = real_set(gold), real_set(answer)
         if first is not None and second is not None:
             return same_set(first, second)
-        return in_any_order(one.items, two.items, rules) if one.kind == two.kind else None
+        if one.kind != two.kind:
+            return None
+        return (in_order if one.kind == "difference" else in_any_order)(one.items, two.items, rules)
     if "tuple" in (one.kind, two.kind):
         tuples = one if one.kind == "tuple" else two
         other = two if tuples is one else one
-        return (
-            "[" not in tuples.brackets and other.kind == "list" and len(one.items) > 1 and in_order(one.items, two.items, rules)
-        )
+        if other.kind == "set" and len(other.items) == 1:  # {(1, 2)}
+            return compare(tuples, other.items[0], rules)
+        return tuples.brackets == "()" and other.kind == "list" and len(one.items) > 1 and in_order(one.items, two.items, rules)
     return in_any_order(one.items, two.items, rules, repeats=not (one.kind == two.kind == "set"))
 
 
@@ -224,6 +214,11 @@ def _interval_ends(group: Group) -> tuple[bool, bool]:
 
 def _infinite(gold: Reading, answer: Reading) -> bool:
     return any(isinstance(side, Quantity) and side.node in (("name", "ℝ"), ("name", "R")) for side in (gold, answer))
+
+
+def _conditions(group: Group) -> bool:
+    """Whether a list says what x is not, is above or is below."""
+    return group.kind == "list" and all(isinstance(item, Relation) and set(item.signs) <= set("<>≤≥≠") for item in group.items)
 
 
 def _is_matrix(group: Group) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from r1pipe.rewards.maths.evaluate import Evaluation, TooLarge, Undefined
 from r1pipe.rewards.maths.tokens import Node
-from r1pipe.rewards.maths.tree import has_i, names_in, points, stepwise
+from r1pipe.rewards.maths.tree import has, names_in, places_for
 
 DIGITS, MORE_DIGITS = 60, 150
 
@@ -24,8 +24,8 @@ def same(gold: Node, answer: Node) -> bool | None:
         return _same_number(gold, answer)
     if len(names) > 12:
         return None
-    places = list(points(names, stepwise(gold) or stepwise(answer)))
-    complex_meant = has_i(gold) or has_i(answer)
+    places = places_for(names, gold, answer)
+    complex_meant = has(gold, "i") or has(answer, "i")
     if not complex_meant:
         compared, differs, _ = _at_points(gold, answer, places, real=True)
         if differs or compared >= 2:
@@ -120,7 +120,7 @@ def same_equation(gold: tuple[Node, Node], answer: tuple[Node, Node], positive: 
     if not names or names_in(one) != names_in(two):
         return None if not names else False
     ratios: list[Any] = []
-    for point in points(names, stepwise(one) or stepwise(two)):
+    for point in places_for(names, one, two):
         at = Evaluation(point, DIGITS)
         try:
             first, second = at.value(one), at.value(two)

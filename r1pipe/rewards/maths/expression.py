@@ -32,6 +32,7 @@ class Parser:
         self.position = 0
         self.depth = 0
         self.bars = 0
+        self.angles = 0
 
     def peek(self, ahead: int = 0) -> tuple[str, str]:
         """The token `ahead`, or an end mark."""
@@ -126,6 +127,9 @@ class Parser:
                     base = ("pow", tower.pop(), base)
             elif value == "'":
                 raise ParseError("derivative")
+            elif value == "°" and self.angles:  # sin 30°
+                self.take()
+                base = ("mul", base, ("div", ("pi",), ("num", Fraction(180))))
             else:
                 return base
         raise ParseError("too many exponents")

@@ -33,6 +33,9 @@ _LEAD = re.compile(
     re.IGNORECASE,
 )
 _VERDICT_WORD = re.compile(r"\s*(yes|no|true|false|valid|invalid|是|否)\b\s*[.,;:!]", re.IGNORECASE)
+_OPPOSITES = (frozenset({"yes", "true", "valid", "是"}), frozenset({"no", "false", "invalid", "否"}))
+_TURNED = re.compile(r"\b(?:not|no|isn't|wrong|incorrect|false|wait|actually|rather)\b|n't\b|不|错|非", re.IGNORECASE)
+_OTHER_LETTERS = re.compile(r"[(（\[]\s*[A-K]\s*[)）\]]|(?:^|[\s.,;:/])[A-K]\s*[.):,;]|^[\s.,;:/]*[A-K]\s*$")
 _FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$]+?)\$", re.DOTALL)
 _LETTER = re.compile(r"[\s(（【\[*]*([A-Ka-k])\s*(?:[)）】\]*]|[.:、,：．]|$)")
 
@@ -252,8 +255,16 @@ def _same_words(wanted: Gold, cleaned: str) -> bool:
         return True
     if re.search(r"\bor\b|或", cleaned) or (wanted.kind == "letter" and len(split_list(cleaned)[0]) > 1):
         return False  # one of several is not an answer
-    lead = _LETTER.match(cleaned.strip("\ue000\ue001 ")) if wanted.kind == "letter" else _VERDICT_WORD.match(cleaned)
-    return lead is not None and lead.group(1).lower() == gold_words
+    bare = cleaned.strip("\ue000\ue001 ")
+    lead = _LETTER.match(bare) if wanted.kind == "letter" else _VERDICT_WORD.match(bare)
+    if lead is None or lead.group(1).lower() != gold_words:
+        return False
+    rest = bare[lead.end() :]
+    if wanted.kind == "letter":
+        return not (_OTHER_LETTERS.search(rest) or _TURNED.search(rest))
+    opposite = _OPPOSITES[gold_words in _OPPOSITES[0]]
+    said = re.findall(r"\w+", rest.casefold())[:3]
+    return not opposite & set(said)
 
 
 def _says_something(cleaned: str) -> bool:

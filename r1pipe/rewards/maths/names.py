@@ -149,7 +149,9 @@ def function(parser: Parser, name: str) -> Node:
         elif parser.peek()[1] == "_" and name == "log":
             parser.take()
             base = parser.argument(whole_number=True)
+    parser.angles += name in ("sin", "cos", "tan", "cot", "sec", "csc")
     arguments = function_arguments(parser)
+    parser.angles -= name in ("sin", "cos", "tan", "cot", "sec", "csc")
     node: Node = ("call", name, *arguments) if base is None else ("call", "log", *arguments, base)
     if exponent == ("neg", ("num", Fraction(1))) and name in ("sin", "cos", "tan", "cot"):
         return ("call", "a" + name, *arguments)

@@ -6,12 +6,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from r1pipe.rewards.maths.equal import number, same_value
-from r1pipe.rewards.maths.evaluate import context
+from r1pipe.rewards.maths.equal import DIGITS, number, same_value
+from r1pipe.rewards.maths.evaluate import Evaluation, TooLarge, Undefined, context
 from r1pipe.rewards.maths.readings import Group, Quantity, Reading, Relation
+from r1pipe.rewards.maths.tokens import Node
+from r1pipe.rewards.maths.tree import names_in
 
 _FLIPPED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤", "=": "=", "≠": "≠"}
+_ORDER = frozenset("<>≤≥≠")
 _EVERYTHING = ("ℝ", "R")
+_LOWEST: dict[str, int | None] = {"ℤ": None, "Z": None}
+"""Sets of whole numbers. ℕ is left out, since not all let it begin with the same number."""
+MAX_POINTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +130,17 @@ def real_set(reading: Reading) -> RealSet | None:
     if reading.kind == "builder":
         inner = real_set(reading.items[1])
         name = reading.items[0]
+        within = ""
         if isinstance(name, Relation):  # {x ∈ R | …}
+            members = name.sides[1]
+            within = members.node[1] if isinstance(members, Quantity) and members.node[0] == "name" else "?"
             name = name.sides[0]
         if inner is None or not isinstance(name, Quantity) or name.node != ("name", inner.variable):
             return None
-        return RealSet(inner.intervals)
+        if within in ("", *_EVERYTHING):
+            return RealSet(inner.intervals)
+        points = _whole_numbers(inner.intervals, _LOWEST[within]) if within in _LOWEST else None
+        return None if points is None else RealSet(points)
     parts = [real_set(item) for item in reading.items]
     if any(part is None for part in parts):
         return None
@@ -137,30 +149,111 @@ def real_set(reading: Reading) -> RealSet | None:
     if len(variables) > 1 or (reading.kind == "list" and not variables):
         return None
     variable = variables.pop() if variables else ""
+    if reading.kind == "intersection":
+        return RealSet(_common(sets), variable)
     if reading.kind == "difference":
         outside = merged([piece for part in sets[1:] for piece in part.intervals])
         return RealSet(intersection(sets[0].intervals, complement(outside)), variable)
-    if reading.kind == "union" or (reading.kind == "list" and not _all_hold(reading)):
+    if reading.kind == "list" and reading.joiner != "or":
+        common = _common(sets)
+        if common or reading.joiner == "and":
+            return RealSet(common, variable)
+    if reading.kind in ("union", "list"):
         return RealSet(merged([piece for part in sets for piece in part.intervals]), variable)
-    if reading.kind == "list":
-        common = sets[0].intervals
-        for part in sets[1:]:
-            common = intersection(common, part.intervals)
-        return RealSet(common, variable)
     return None
 
 
-def _all_hold(reading: Group) -> bool:
-    """Whether a list of conditions means all of them: joined by "and", or by commas when all say what x is not."""
-    if reading.joiner == "and":
-        return True
-    return reading.joiner == "," and all(isinstance(item, Relation) and item.signs == ("≠",) for item in reading.items)
+def _common(sets: list[RealSet]) -> tuple[Interval, ...]:
+    """What all of them have. A list with commas means all of its conditions (x > 1, x < 3), or any where all cannot hold."""
+    common = sets[0].intervals
+    for part in sets[1:]:
+        common = intersection(common, part.intervals)
+    return common
+
+
+def _whole_numbers(intervals: tuple[Interval, ...], lowest: int | None) -> tuple[Interval, ...] | None:
+    """The whole numbers in bounded intervals, at most MAX_POINTS; None for more."""
+    points: list[Interval] = []
+    for piece in intervals:
+        low, high = _plain(piece.low), _plain(piece.high)
+        if lowest is not None:
+            low = max(low, lowest)
+        if context(60).isinf(low) or context(60).isinf(high) or high - low > MAX_POINTS:
+            return None
+        for number_ in range(int(context(60).ceil(low)), int(context(60).floor(high)) + 1):
+            if (number_ != piece.low or piece.low_closed) and (number_ != piece.high or piece.high_closed):
+                points.append(Interval(number_, True, number_, True))
+    return tuple(points) if len(points) <= MAX_POINTS else None
+
+
+def _absolute(reading: Relation) -> RealSet | None:
+    """|a x + b| below or above a number: between, or outside, its two ends."""
+    if len(reading.sides) != 2:
+        return None
+    flip = not (isinstance(reading.sides[0], Quantity) and reading.sides[0].node[:2] == ("call", "abs"))
+    side, other = reading.sides[::-1] if flip else reading.sides
+    bound = _end(other)
+    if not isinstance(side, Quantity) or side.unit or side.node[:2] != ("call", "abs") or bound is None:
+        return None
+    sign = _FLIPPED[reading.signs[0]] if flip else reading.signs[0]
+    line = _line(side.node[2])
+    if line is None or not isinstance(bound, (int, Fraction)) or bound < 0 or sign not in ("<", "≤", ">", "≥"):
+        return None
+    name, slope, offset = line
+    low, high = sorted(((-bound - offset) / slope, (bound - offset) / slope))
+    inside = merged([Interval(low, sign in ("≤", ">"), high, sign in ("≤", ">"))])
+    return RealSet(inside if sign in ("<", "≤") else complement(inside), name)
+
+
+def _line(node: Node) -> tuple[str, Fraction, Fraction] | None:
+    """(x, a, b) of an expression a x + b with rational numbers; None for anything else."""
+    names = names_in(node)
+    if len(names) != 1:
+        return None
+    (name,) = names
+    values = []
+    for place in (Fraction(0), Fraction(1), Fraction(-3), Fraction(7, 5)):
+        try:
+            value = Evaluation({name: place}, DIGITS).value(node)
+        except (TooLarge, Undefined):
+            return None
+        if not isinstance(value, (int, Fraction)):
+            return None
+        values.append((place, Fraction(value)))
+    offset = values[0][1]
+    slope = values[1][1] - offset
+    straight = slope != 0 and all(value == slope * place + offset for place, value in values)
+    return (name, slope, offset) if straight else None
+
+
+def _solved(reading: Relation) -> Relation:
+    """-3 < x - 2 < 3 as -1 < x < 5: the one side with a name is a x + b, the others are numbers."""
+    lines = [(i, side.node) for i, side in enumerate(reading.sides) if isinstance(side, Quantity) and names_in(side.node)]
+    if len(lines) != 1 or lines[0][1][0] == "name" or any(sign not in _ORDER for sign in reading.signs):
+        return reading
+    place, node = lines[0]
+    line = _line(node)
+    ends = [Fraction(0) if index == place else _end(side) for index, side in enumerate(reading.sides)]
+    numbers = [Fraction(end) for end in ends if isinstance(end, (int, Fraction))]
+    if line is None or len(numbers) < len(ends):
+        return reading
+    name, slope, offset = line
+    sides = tuple(
+        Quantity(("name", name)) if index == place else Quantity(("num", (end - offset) / slope))
+        for index, end in enumerate(numbers)
+    )
+    signs = reading.signs if slope > 0 else tuple(_FLIPPED[sign] for sign in reading.signs)
+    return Relation(signs, sides, reading.labels)
 
 
 def _of_relation(reading: Relation) -> RealSet | None:
     if reading.signs == ("∈",):
         inner = real_set(reading.sides[1])
         return None if inner is None else RealSet(inner.intervals, reading.labels[0])
+    absolute = _absolute(reading) if len(reading.signs) == 1 and reading.signs[0] in _ORDER else None
+    if absolute is not None:
+        return absolute
+    reading = _solved(reading)
     sides = list(reading.sides)
     places = [
         index for index, side in enumerate(sides) if isinstance(side, Quantity) and side.node[0] == "name" and side.unit is None

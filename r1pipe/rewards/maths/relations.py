@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from r1pipe.rewards.maths.equal import number, same_equation
 from r1pipe.rewards.maths.readings import Group, Quantity, Reading, Relation
 from r1pipe.rewards.maths.realset import real_set, same_set
 from r1pipe.rewards.maths.tokens import Node
-from r1pipe.rewards.maths.tree import names_in
+from r1pipe.rewards.maths.tree import has, names_in
 
 Verdict = bool | None
 Compare = Callable[[Reading, Reading, Any], Verdict]
@@ -132,12 +133,25 @@ def _closed(side: Reading) -> bool:
 def _answers(gold: Reading, answer: Relation, rules: Any, compare: Compare) -> Verdict:
     """A bare gold answer against an equation: what the equation ends in, unless it is "something with unknowns = 0"."""
     found = value(answer)
+    if not _holds(answer):
+        return False
     if not _named(answer) and isinstance(found, Quantity) and number(found.node) == 0:
         return False
     verdict = compare(gold, found, rules)
     if not verdict and "≈" in answer.signs:
         return _close(found, answer.sides[-1]) and compare(gold, answer.sides[-1], rules)
     return verdict
+
+
+def _holds(equation: Relation) -> bool:
+    """Whether its sides without names agree, at least roughly: 2 = 3 answers nothing, 3 · 4 = 12 does."""
+    if set(equation.signs) != {"="}:
+        return True
+    plain = [side for side in equation.sides if isinstance(side, Quantity) and not side.unit and not side.percent]
+    plain = [side for side in plain if not has(side.node, "apply")]
+    numbers = (number(side.node) for side in plain)
+    values = [Fraction(one) for one in numbers if isinstance(one, (int, Fraction))]
+    return all(abs(one - values[-1]) * 20 <= max(abs(one), abs(values[-1])) for one in values[:-1])
 
 
 def _close(exact: Reading, rounded: Reading) -> bool:
@@ -179,6 +193,9 @@ def _equations(gold: Relation, answer: Relation, rules: Any, compare: Compare) -
     one, two = _FUNCTION.fullmatch(label), _FUNCTION.fullmatch(other)
     if one and two and one.group(1) == two.group(1):  # f(x) = x², f(n) = n²
         return compare(value(gold), renamed(value(answer), two.group(2), one.group(2)), rules)
+    function = one or two
+    if function and "y" in (label, other) and function.group(1) in "fgh":  # y = 2x + 1, f(x) = 2x + 1
+        return compare(value(gold), value(answer), rules)
     if is_label(other) and (len(label) > 1 or len(other) > 1) and _letters(label)[:1] == _letters(other)[:1]:
         return compare(value(gold), value(answer), rules)  # m_max and m
     return None if unknown else False

@@ -53,6 +53,8 @@ def tokenise(text: str) -> list[tuple[str, str]]:
             continue
         if kind == "foreign":
             tokens.append(("word", value))
+        elif kind == "word" and value == "min" and tokens and tokens[-1][0] == "number":
+            tokens.append(("word", value))  # 80 min
         elif kind == "word":
             tokens.extend(_split_word(value))
         else:

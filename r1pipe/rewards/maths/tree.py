@@ -7,7 +7,10 @@ from fractions import Fraction
 
 from r1pipe.rewards.maths.tokens import Node
 
-_STEPWISE = frozenset({"floor", "ceil", "factorial", "binom", "gcd", "lcm"})
+_STEPWISE = frozenset({"factorial", "binom", "gcd", "lcm"})
+_ROUNDING = frozenset({"floor", "ceil"})
+_WHOLE = frozenset("ijklmnpqKMN")
+"""Letters that name whole numbers by custom."""
 _SMALL = [
     Fraction(n, d) for n, d in ((7, 5), (13, 11), (23, 17), (19, 7), (31, 13), (11, 8), (41, 29), (5, 3), (29, 12), (17, 9))
 ]
@@ -39,7 +42,7 @@ def children(node: Node) -> Iterator[Node]:
 
 
 def stepwise(node: Node) -> bool:
-    """Whether a tree makes sense for whole numbers only: n!, ⌊n/2⌋, (-1)^n."""
+    """Whether a tree makes sense for whole numbers only: n!, (-1)^n."""
     if (node[0] == "call" and node[1] in _STEPWISE) or node[0] == "mod":
         return bool(names_in(node))
     if node[0] == "pow" and node[1][0] in ("neg", "add") and not names_in(node[1]) and names_in(node[2]):
@@ -47,9 +50,39 @@ def stepwise(node: Node) -> bool:
     return any(stepwise(part) for part in children(node))
 
 
-def has_i(node: Node) -> bool:
-    """Whether the imaginary unit stands in a tree."""
-    return node[0] == "i" or any(has_i(part) for part in children(node))
+def has(node: Node, kind: str) -> bool:
+    """Whether a node of a kind stands in a tree: "i" the imaginary unit, "pi", "apply" an unknown function."""
+    return node[0] == kind or any(has(part, kind) for part in children(node))
+
+
+def has_sign(node: Node) -> bool:
+    """Whether ± or ∓ stands in a tree."""
+    return has(node, "±") or has(node, "∓")
+
+
+def with_sign(node: Node, plus: bool) -> Node:
+    """The tree with every ± read as + (or -), every ∓ the other way."""
+    if node[0] in "±∓":
+        inner = with_sign(node[1], plus)
+        return inner if (node[0] == "±") == plus else ("neg", inner)
+    return (
+        node[0],
+        *(with_sign(part, plus) if isinstance(part, tuple) and part and isinstance(part[0], str) else part for part in node[1:]),
+    )
+
+
+def _rounds(node: Node) -> bool:
+    """Whether something with names is rounded in a tree: ⌊x⌋."""
+    if node[0] == "call" and node[1] in _ROUNDING and names_in(node):
+        return True
+    return any(_rounds(part) for part in children(node))
+
+
+def places_for(names: list[str], *nodes: Node) -> list[dict[str, Fraction]]:
+    """Where to compare trees: at rationals, at whole numbers where they make sense for these only, at both for ⌊x⌋."""
+    if any(stepwise(node) for node in nodes) or (all(name[0] in _WHOLE for name in names) and any(map(_rounds, nodes))):
+        return list(points(names, whole=True))
+    return [*points(names, whole=False), *(points(names, whole=True) if any(map(_rounds, nodes)) else ())]
 
 
 def points(names: list[str], whole: bool) -> Iterator[dict[str, Fraction]]:

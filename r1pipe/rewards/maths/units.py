@@ -12,6 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from r1pipe.rewards.maths.clean import GAP, MONEY, TEXT_CLOSE, TEXT_OPEN, without_marks
+from r1pipe.rewards.words import words_in
 
 _UNITS: dict[str, dict[str, str]] = {
     "length": {
@@ -60,6 +61,15 @@ _UNITS: dict[str, dict[str, str]] = {
 _SPEEDS = {"mph": "miles per hour", "kmh": "km per h", "kph": "km per h", "mps": "m per s", "rpm": "revolutions per minute"}
 _GENERIC = frozenset({"unit", "units", "单位"})
 _FILLER = frozenset({"of", "the", "in", "total", "each", "about", "a", "an", "approximately", "altogether"})
+_NO_UNIT = words_in(
+    "not no nor neither never isn wasn isnt wrong incorrect false invalid except but instead either unless maybe plus minus"
+    " infinity infinite factorial squared cubed one two three four five six seven eight nine ten eleven twelve twenty thirty"
+    " forty fifty sixty seventy eighty ninety hundred thousand million billion trillion dozen half halves third thirds fourths"
+    " fifths sixths eighths tenths hundredths nicht kein falsch pas faux falso incorrecto не неверно"
+)
+"""Words that say something else of a number than what it counts."""
+_NO_UNIT_SIGNS = re.compile("^(?:[不错非没十百千万亿]|是错|并非)|不是|不对|错误")
+_BEHIND = {"squared": 2, "cubed": 3}
 _POWERS = {"square": 2, "sq": 2, "cubic": 3, "cu": 3, "平方": 2, "立方": 3}
 _TOKEN = re.compile(
     rf"(°[CF]?|\\euro|[¢€£¥₹$%{MONEY}]|平方|立方|[A-Za-zμ\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f]+|[^\W\dA-Za-z_\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f平立]+)(?:\^(-?\d))?|(/)"
@@ -103,6 +113,11 @@ def known(word: str) -> bool:
     return len(word) > 1 and (word in _names() or word.lower() in _names() or word.lower() in _SPEEDS or word.lower() in _GENERIC)
 
 
+def known_letters(letters: str) -> bool:
+    """Whether letters as they are written, case kept, are the sign of a unit."""
+    return letters in _names()
+
+
 @lru_cache(maxsize=4096)
 def parse_unit(text: str) -> Unit | None:
     """The unit that a text is; None when the text is something else (a formula, a sentence)."""
@@ -118,20 +133,34 @@ def parse_unit(text: str) -> Unit | None:
     dimensions: dict[str, int] = {}
     factor, words, sign, pending = Fraction(1), set[str](), 1, 1
     tokens = _TOKEN.findall(text)
+    last: tuple[str, Fraction, int] | None = None
     for name, exponent, slash in tokens:
         if slash or name.lower() == "per":
             sign = -1
+        elif name.lower() in _BEHIND and last:  # 5 cm squared
+            more = last[2] * (_BEHIND[name.lower()] - 1)
+            dimensions[last[0]] += more
+            factor *= last[1] ** more
+            last = None
+        elif name.lower() in _NO_UNIT:
+            return None
         elif name.lower() in _POWERS:
             pending = _POWERS[name.lower()]
         elif name.lower() in _FILLER and len(tokens) > 1:
             continue
         elif (found := _names().get(name) or _names().get(name.lower())) is not None:
             power = sign * pending * int(exponent or 1)
-            dimensions[found[0]] = dimensions.get(found[0], 0) + power
+            dimension, size = ("length", 3) if found[0] == "volume" else (found[0], 1)
+            dimensions[dimension] = dimensions.get(dimension, 0) + size * power
             factor *= found[1] ** power
             pending = 1
+            last = (found[0], found[1], power) if size == 1 else None
+        elif _NO_UNIT_SIGNS.search(name):
+            return None
         elif name.lower() not in _GENERIC:
             words.add(_stem(name))
+    if dimensions.keys() & {"temperature C", "temperature F"}:
+        dimensions.pop("angle", None)  # degrees Celsius
     return Unit(tuple(sorted((name, power) for name, power in dimensions.items() if power)), factor, frozenset(words))
 
 
