@@ -85,6 +85,11 @@ def test_options_that_stand_in_the_question_are_found() -> None:
     assert judge("a rose", "B", question=question).value == 1.0
 
 
+def test_a_gold_answer_that_is_neither_letter_nor_option_leaves_the_row_unjudged() -> None:
+    assert judge("0", "A", CITIES).value is None  # an index is no letter: first or second option?
+    assert judge("0.2 s", "A", SPEEDS).value == 1.0
+
+
 def test_a_gold_answer_that_names_no_option_leaves_the_row_unjudged() -> None:
     assert judge("E", "E", CITIES).value is None
     assert judge("", "A", CITIES).value is None

@@ -53,6 +53,45 @@ def test_parquet_is_read_as_jsonl_is(tmp_path: Path) -> None:
     assert verify_file(tmp_path / "rows.parquet", "choice")["summary"]["right"] == 1
 
 
+def test_values_of_tables_become_answers(tmp_path: Path) -> None:
+    import datetime
+    import decimal
+
+    import pyarrow
+    import pyarrow.parquet
+
+    columns: list[tuple[list[Any], list[str]]] = [
+        ([decimal.Decimal("7.50")], ["\\boxed{7.5}"]),
+        ([b"7"], ["\\boxed{7}"]),
+        ([datetime.date(2020, 1, 1)], ["\\boxed{2020-01-01}"]),
+        ([["$2$"], ["1", "2"]], ["\\boxed{2}", "\\boxed{2, 1}"]),
+        ([7.0], ["\\boxed{7}"]),
+    ]
+    for golds, completions in columns:
+        pyarrow.parquet.write_table(pyarrow.table({"answer": golds, "completion": completions}), tmp_path / "rows.parquet")
+        assert verify_file(tmp_path / "rows.parquet", "maths")["summary"]["right"] == len(golds), golds
+    pyarrow.parquet.write_table(pyarrow.table({"answer": [float("nan")], "completion": ["1"]}), tmp_path / "rows.parquet")
+    assert verify_file(tmp_path / "rows.parquet", "maths")["rows"][0]["note"] == "the gold answer is empty"
+
+
+def test_a_response_may_be_the_messages_of_a_conversation_and_nothing_else_that_is_no_text(tmp_path: Path) -> None:
+    chat = [{"role": "user", "content": "2?"}, {"role": "assistant", "content": "\\boxed{1}"}]
+    assert verify_file(rows_file(tmp_path, [{"answer": "1", "completion": chat}]), "maths")["summary"]["right"] == 1
+    for odd, words in ((None, "nothing"), (5, "a int"), (["\\boxed{1}"], "a list")):
+        with pytest.raises(DataError, match=f"'completion' holds {words} where text is wanted"):
+            verify_file(rows_file(tmp_path, [{"answer": "1", "completion": odd}]), "maths")
+
+
+def test_an_empty_or_torn_file_is_an_error_and_no_report_of_nothing(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("\n\n")
+    (tmp_path / "rows.parquet").write_bytes(b"PAR1 torn")
+    for judged in (verify_file, audit_file):
+        with pytest.raises(DataError, match="holds no rows"):
+            judged(tmp_path / "rows.jsonl", "maths")
+        with pytest.raises(DataError, match=r"rows\.parquet is no Parquet file, or was cut off"):
+            judged(tmp_path / "rows.parquet", "maths")
+
+
 def test_missing_columns_kinds_and_domains_are_named_with_what_there_is(tmp_path: Path) -> None:
     path = rows_file(tmp_path, [{"answer": "4", "completion": "4"}])
     with pytest.raises(DataError, match=r"line 1: there is no column 'complet'.*\n.*'completion'"):

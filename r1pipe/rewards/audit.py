@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from r1pipe.data.rows import Attempt, Problem
+from r1pipe.errors import DataError
 from r1pipe.rewards.choice import LETTERS, letters_of_gold, options_in
 from r1pipe.rewards.maths.judge import prepare
 from r1pipe.rewards.verify import check_domain, field, problem_of, read_rows, score_rows
@@ -118,6 +119,8 @@ def audit_file(path: Path, domain: str, gold_field: str = "answer") -> dict[str,
             field(row, gold_field, where)
         problems.append(problem_of(row, domain, gold_field, number))
         responses.append(gold_response(problems[-1], row))
+    if not problems:
+        raise DataError(f"{path} holds no rows", "check that it is the right file")
     faults = [gold_fault(problem) for problem in problems]
     faults = [
         fault or ("no solution stands in the row" if not response else "")

@@ -71,6 +71,10 @@ def judge(gold: str, summary: str, options: Sequence[str] | Mapping[str, str] = 
     wanted = letters_of_gold(gold)
     if texts and not wanted:  # a gold answer given as the text of an option
         wanted = frozenset(letter for letter, text in texts.items() if canonical(text).casefold() == canonical(gold).casefold())
+    if not wanted and options:
+        wanted = choose(gold, texts)
+        if not wanted:
+            return Score(None, f"the gold answer {short(gold)!r} is neither a letter nor the text of an option")
     if not wanted:
         return _text(gold, summary)
     if texts and not wanted <= texts.keys():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -16,9 +17,10 @@ from typing import Any
 
 from r1pipe.data.jsonl import read_jsonl
 from r1pipe.data.rows import Attempt, Problem
-from r1pipe.errors import DataError, RecipeError
+from r1pipe.errors import ArtifactError, DataError, RecipeError
 from r1pipe.rewards.accuracy import CHECKERS, Accuracy
 from r1pipe.rewards.base import Score
+from r1pipe.rewards.trl import message_text
 
 BATCH_ROWS = 512
 _QUESTIONS = ("question", "problem", "prompt")
@@ -48,7 +50,13 @@ def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
         if not path.is_file():
             raise DataError(f"there is no file {path}", "check the path")
-        yield from ((f"{path}, row {number}", row) for number, row in enumerate(read_part(path), start=1))
+        try:
+            part = read_part(path)
+        except ArtifactError as error:
+            raise DataError(
+                f"{path} is no Parquet file, or was cut off ({error.__cause__})", "write or fetch it again"
+            ) from error
+        yield from ((f"{path}, row {number}", row) for number, row in enumerate(part, start=1))
     elif path.suffix in (".jsonl", ".json"):
         yield from ((f"{path}, line {number}", row) for number, row in read_jsonl(path))
     else:
@@ -70,16 +78,42 @@ def field(row: Mapping[str, Any], name: str, where: str) -> Any:
         near = difflib.get_close_matches(name, row, n=1)
         raise DataError(
             f"{where}: there is no column {name!r}; columns: {', '.join(row)}",
-            f"did you mean {near[0]!r}?" if near else "name it with an option",
+            f"did you mean {near[0]!r}?"
+            if near
+            else "say which one it is: --gold, --completion and --expected take a column's name",
         )
     return row[name]
 
 
-def as_answer(value: Any) -> str:
-    """A gold answer as text: numbers and lists as JSON writes them, a missing one as empty text."""
-    if value is None:
+def as_answer(value: Any, domain: str = "maths") -> str:
+    """A gold answer as text: numbers, tables and lists as JSON writes them, dates and bytes as text, a missing one as empty text.
+
+    Where the domain compares values (maths, choice) a list is its one item, or its items with semicolons between.
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):  # what tables hold for a missing number
         return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, list) and domain in ("maths", "choice") and not any(isinstance(item, (list, dict)) for item in value):
+        return "; ".join(as_answer(item, domain) for item in value)
+    return (
+        value if isinstance(value, str) else str(value) if _as_text(value) else json.dumps(value, ensure_ascii=False, default=str)
+    )
+
+
+def _as_text(value: Any) -> bool:
+    """Whether JSON has no such value, but the value has a text: a decimal number, a date."""
+    return not isinstance(value, (bool, int, float, list, dict))
+
+
+def as_completion(value: Any, where: str, name: str) -> str:
+    """A response: text, or the messages of a conversation, of which the last counts; DataError for anything else."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and isinstance(value[-1], Mapping):
+        return message_text(value)
+    what = "nothing" if value is None else f"a {type(value).__name__}"
+    raise DataError(f"{where}: column {name!r} holds {what} where text is wanted", "one response a row, as text or as messages")
 
 
 def problem_of(row: Mapping[str, Any], domain: str, gold: str, number: int) -> Problem:
@@ -88,7 +122,7 @@ def problem_of(row: Mapping[str, Any], domain: str, gold: str, number: int) -> P
     return Problem(
         id=next((str(row[name]) for name in _IDS if row.get(name) is not None), str(number)),
         question=question,
-        answer=as_answer(row.get(gold)),
+        answer=as_answer(row.get(gold), domain),
         checker=domain,
         language=str(row.get("language") or "en"),
         check=check_of(row, domain, question),
@@ -159,11 +193,11 @@ def verify_file(
     for number, (where, row) in enumerate(read_rows(Path(path)), start=1):
         if domain != "code" and "check" not in row:
             field(row, gold_field, where)
-        completion = field(row, completion_field, where)
-        if not isinstance(completion, str):
-            raise DataError(f"{where}: column {completion_field!r} holds a {type(completion).__name__}, not text")
+        completion = as_completion(field(row, completion_field, where), where, completion_field)
         attempts.append(Attempt(problem_of(row, domain, gold_field, number), completion))
         expected.append(as_expected(field(row, expected_field, where), where) if expected_field else None)
+    if not attempts:
+        raise DataError(f"{path} holds no rows", "check that it is the right file")
     scores = score_rows(attempts)
     verdicts = [score.verdict for score in scores]
     pairs = [(verdict, wanted) for verdict, wanted in zip(verdicts, expected, strict=True) if wanted is not None]
