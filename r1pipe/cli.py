@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from r1pipe import __version__, console
+from r1pipe import __version__, cli_evidence, console
 from r1pipe.errors import R1PipeError, Stopped
 from r1pipe.options import (
     FileArgument,
@@ -295,6 +295,9 @@ def audit(
 
     report = audit_file(data, domain, gold)
     console.show(json, lambda: report, lambda: judged_view(report, limit))
+
+
+cli_evidence.add_commands(app)
 
 
 def main(arguments: list[str] | None = None) -> None:

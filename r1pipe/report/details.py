@@ -1,0 +1,278 @@
+"""The lower part of the page: how the checkpoints write, what stage 3 kept, signs of hacking, settings, cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from r1pipe import console
+from r1pipe.errors import R1PipeError
+from r1pipe.intervals import mean
+from r1pipe.manifest import changes
+from r1pipe.metrics import read_metrics
+from r1pipe.opening import Opened, load, packaged_recipes
+from r1pipe.report.curves import Chart, Line, points
+from r1pipe.report.evaluation import Evaluation, steps_between
+from r1pipe.report.figures import Figures
+from r1pipe.report.markup import Child, Markup, definitions, h, join, table
+from r1pipe.report.overview import bar, number, signed
+from r1pipe.stage import Step
+from r1pipe.states import StepPlan
+from r1pipe.views.made import made
+from r1pipe.views.numbers import Series
+from r1pipe.views.recipes import field_docs
+from r1pipe.views.settings import flat, settings_of
+from r1pipe.views.step import metrics_of, read_json
+
+PREFERENCES = ("rewards.helpfulness", "rewards.safety")
+SIGNIFICANT = 0.01
+
+
+def writing(evaluation: Evaluation) -> Markup:
+    """How each checkpoint writes."""
+    known = [(one, one.behaviour) for one in evaluation.checkpoints if one.behaviour is not None]
+    if not known:
+        return Markup("")
+    lines: list[tuple[str, list[Child]]] = [
+        ("reflection words per response", [number(b.reflections, 2) for _, b in known]),
+        ("reflection words per 1,000 tokens", [number(b.per_thousand, 2) for _, b in known]),
+        ("tokens of a right answer", [number(b.tokens_right, 1) for _, b in known]),
+        ("tokens of a wrong answer", [number(b.tokens_wrong, 1) for _, b in known]),
+        ("thinking, share of the text", [number(b.thinking_share) for _, b in known]),
+        ("well formed", [number(b.well_formed) for _, b in known]),
+        ("thinking in one language, the question’s", [number(b.one_language) for _, b in known]),
+        ("repetition in the thinking", [number(b.repetition) for _, b in known]),
+        ("cut off at the length limit", [number(b.cut_off) for _, b in known]),
+    ]
+    names = [one.name for one, _ in known]
+    words = list(dict.fromkeys(word for _, b in known for word in b.words))
+    faults = list(dict.fromkeys(fault for _, b in known for fault in b.faults))
+    parts: list[Child] = [table(["", *names], [[title, *cells] for title, cells in lines], "How each checkpoint writes")]
+    if words:
+        rows: list[list[Child]] = [[word, *(number(b.words.get(word, 0.0)) for _, b in known)] for word in words]
+        note = "The paper’s ten words, and their Chinese counterparts under the same English word, counted in the thinking."
+        parts.append(
+            h("details", h("summary", "Word by word"), table(["per response", *names], rows, "Reflection words", note=note))
+        )
+    if faults:
+        rows = [[fault, *(b.faults.get(fault, 0) for _, b in known)] for fault in faults]
+        parts.append(
+            h("details", h("summary", "What breaks the format"), table(["answers", *names], rows, "Faults of the format"))
+        )
+    return join(*parts)
+
+
+def ledger(opened: Opened) -> Markup:
+    """What became of each attempt of the rejection sampling."""
+    parts: list[Child] = []
+    for step in opened.pipeline.steps:
+        if "selection" not in step.writes or "report" not in step.writes or not opened.run.manifest_path(step).exists():
+            continue
+        report = read_json(opened.run.output_path(step, "report"))
+        if not isinstance(report, dict) or not isinstance(reasons := report.get("reasons"), dict):
+            continue
+        total = sum(reasons.values()) or 1
+        rows: list[list[Child]] = [
+            [reason, bar(count / total), count, f"{count / total:.1%}"] for reason, count in reasons.items()
+        ]
+        parts.append(table(["attempts", "", "number", "share"], rows, "What became of each attempt"))
+        facts: list[tuple[Child, Child]] = [
+            ("rows for training", report.get("rows")), ("of them general", report.get("general")),
+            ("problems tried", report.get("problems")), ("solved at least once", report.get("problems_solved")),
+            ("domains", _counts(report.get("domains"))), ("languages", _counts(report.get("languages"))),
+            ("problems by pass rate", _counts(report.get("pass_rate_histogram"))),
+        ]  # fmt: skip
+        parts.append(definitions(facts))
+    return join(*parts)
+
+
+def _counts(found: Any) -> str:
+    return ", ".join(f"{key} {count:,}" for key, count in found.items()) if isinstance(found, Mapping) else ""
+
+
+def hacking(opened: Opened, evaluation: Evaluation | None, figures: Figures) -> Markup:
+    """Preference rewards beside accuracy: a reward that rises while answers get worse is being hacked."""
+    parts: list[Child] = []
+    for step in opened.pipeline.steps:
+        series = metrics_of(opened, step).get("", {})
+        preferences = [key for key in PREFERENCES if key in series and len(_known(series[key])) > 1]
+        if preferences and "rewards.accuracy" in series:
+            keys = (*preferences, "rewards.accuracy")
+            lines = tuple(Line(key.removeprefix("rewards."), points(series[key])) for key in keys)
+            parts.append(h("p", _watched(step, series, preferences)))
+            parts.append(
+                figures.add([Chart(f"Preference and accuracy in {step.name}", "Mean rewards of a rollout.", lines, "reward")])
+            )
+    if parts and evaluation is not None:
+        for first, second, found in steps_between(evaluation)[-1:]:
+            before, after = (row.get("helpfulness") for row in (first.row, second.row))
+            if isinstance(before, int | float) and isinstance(after, int | float):
+                moved = f"helpfulness {signed(after - before, 2)}, pass@1 {signed(found.difference)} (p {found.p_value:.4f})"
+                traded = found.difference < 0 and after > before
+                fallen = traded and found.p_value < SIGNIFICANT
+                verdict = (
+                    "The preferred answers are less often right: a sign of hacking."
+                    if fallen
+                    else "The fall is not significant, and worth watching."
+                    if traded
+                    else "No sign of hacking there."
+                )
+                parts.append(
+                    h(
+                        "p",
+                        f"On held-out problems from {first.name} to {second.name}: {moved}. {verdict}",
+                        class_="bad" if fallen else None,
+                    )
+                )
+    return join(*parts)
+
+
+def _known(series: Series) -> list[float]:
+    return [found for found in series.values if found is not None]
+
+
+def _watched(step: Step, series: Mapping[str, Series], preferences: Sequence[str]) -> str:
+    """How the preference rewards moved since they joined, and accuracy over the same steps."""
+    start = min(
+        at for key in preferences for at, found in zip(series[key].steps, series[key].values, strict=True) if found is not None
+    )
+    sentences = []
+    for key in (*preferences, "rewards.accuracy"):
+        found = [one for at, one in zip(series[key].steps, series[key].values, strict=True) if at >= start and one is not None]
+        third = max(1, len(found) // 3)
+        early, late = mean(found[:third]), mean(found[-third:])
+        if early is not None and late is not None:
+            sentences.append(f"{key.removeprefix('rewards.')} {number(early, 2)} → {number(late, 2)}".replace("-", "−"))
+    return f"{step.name}, from step {start} on (first third → last third): {', '.join(sentences)}."
+
+
+def settings(opened: Opened, other: Opened | None, other_name: str) -> Markup:
+    """Every step's settings beside their defaults, and what differs from the packaged recipe and from the other run."""
+    parts: list[Child] = []
+    packaged = packaged_recipes().get(opened.recipe.name)
+    if packaged is not None:
+        try:
+            pipeline, recipe = load(packaged.read_text(encoding="utf-8"), f"recipe {opened.recipe.name}")
+        except R1PipeError:
+            packaged = None  # a recipe of the same name for another pipeline
+        else:
+            there = Opened(opened.run, pipeline, recipe)
+            parts.append(
+                _differences(
+                    opened, there, f"Differences from the recipe {opened.recipe.name} as it comes with r1pipe", "as packaged"
+                )
+            )
+    if other is not None:
+        parts.append(_differences(opened, other, f"Differences from {other_name}", other_name))
+    for step in opened.pipeline.steps:
+        given = settings_of(opened, step, False)
+        every = settings_of(opened, step, True)
+        usual = defaults_of(step)
+        meanings = field_docs(step.config)
+        rows: list[list[Child]] = []
+        for key, found in every.items():
+            default = usual.get(key, "")
+            differs = key in given and key in usual and default != found
+            shown = console.setting(found)
+            rows.append(
+                [
+                    h("span", key, title=meanings.get(key.split(".")[0], "") or None),
+                    h("strong", shown) if differs else shown,
+                    "" if key not in usual else console.setting(default) if differs else "the same",
+                ]
+            )
+        if rows:
+            body = table([step.name, "this run", "default"], rows, f"Settings of {step.name}", numbers_from=9)
+            parts.append(
+                h("details", h("summary", f"{step.name} ", h("span", f"{len(given)} given in the recipe", class_="small")), body)
+            )
+    return join(*parts)
+
+
+def defaults_of(step: Step) -> dict[str, Any]:
+    """The settings of a step that have defaults, with them, flat."""
+    fields = step.config.model_fields.items()
+    tree = {name: info.get_default(call_default_factory=True) for name, info in fields if not info.is_required()}
+    return flat({name: found.model_dump(mode="json") if hasattr(found, "model_dump") else found for name, found in tree.items()})
+
+
+def _differences(mine: Opened, other: Opened, caption: str, column: str) -> Markup:
+    found = changes(_all_settings(other), _all_settings(mine))
+    if not found:
+        return h("p", f"{caption}: none.")
+    rows: list[list[Child]] = [[key, console.setting(now), console.setting(then)] for key, then, now in found]
+    return table(["setting", "this run", column], rows, caption, numbers_from=9)
+
+
+def _all_settings(opened: Opened) -> dict[str, Any]:
+    """Everything that a recipe says of what to make."""
+    tree: dict[str, Any] = {"seed": opened.recipe.seed, "base.model": opened.recipe.base.model}
+    for step in opened.pipeline.steps:
+        tree |= {
+            f"{step.name.replace('/', '.')}.{key}": found
+            for key, found in flat(opened.recipe.configs[step.name].model_dump(mode="json")).items()
+        }
+    for name, section in opened.recipe.shared.items():
+        tree |= {f"{name}.{key}": found for key, found in flat(section.model_dump(mode="json")).items()}
+    return tree
+
+
+def cost(opened: Opened, plans: Sequence[StepPlan], evaluation: Evaluation | None) -> Markup:
+    """Time, tokens and memory of every step, and where it was made."""
+    rows: list[list[Child]] = []
+    seconds, tokens = 0.0, 0
+    for place in plans:
+        manifest = place.manifest
+        if manifest is None:
+            continue
+        written = _tokens(opened, place, evaluation)
+        seconds += manifest.wall_seconds
+        tokens += written or 0
+        memory = console.size(manifest.peak_memory_bytes) if manifest.peak_memory_bytes else ""
+        device = manifest.device + (f", {console.size(manifest.peak_device_bytes)}" if manifest.peak_device_bytes else "")
+        pace = f"{written / manifest.wall_seconds:,.0f}" if written and manifest.wall_seconds else ""
+        rows.append(
+            [
+                place.step.name,
+                console.duration(manifest.wall_seconds),
+                manifest.attempts,
+                f"{written:,}" if written else "",
+                pace,
+                memory,
+                device,
+                manifest.host,
+            ]
+        )
+    if not rows:
+        return Markup("")
+    rows.append([h("strong", "all"), h("strong", console.duration(seconds)), "", h("strong", f"{tokens:,}"), "", "", "", ""])
+    head = ["step", "time", "attempts", "tokens written", "a second", "memory", "device", "host"]
+    note = "Time is that of the attempt that finished. Tokens are those that the model wrote; energy was not measured."
+    manifests = [place.manifest for place in plans if place.manifest]
+    versions = manifests[-1].versions
+    facts: list[tuple[Child, Child]] = [
+        ("platform", manifests[-1].platform), ("commit", manifests[-1].commit[:12]),
+        ("versions", ", ".join(f"{name} {found}" for name, found in versions.items() if found)),
+    ]  # fmt: skip
+    return join(table(head, rows, "Time and tokens", note=note), definitions(facts, "wide-values"))
+
+
+def _tokens(opened: Opened, place: StepPlan, evaluation: Evaluation | None) -> int | None:
+    """Tokens that a step's model wrote, as far as the run knows."""
+    assert place.manifest is not None
+    lines = read_metrics(opened.run.metrics_path(place.step))
+    written = sum(line.get("tokens_total") or 0 for line in lines if line.get("kind") == "rollout")
+    if written:
+        return int(written)
+    if place.step.writes.get("results") == "json" and evaluation is not None:
+        return sum(row["tokens"] for one in evaluation.checkpoints for row in one.attempts) or None
+    said = place.manifest.summary.get("tokens")
+    return int(said) if isinstance(said, int | float) and "verdicts" in place.manifest.summary else None
+
+
+def step_title(step: Step, name: str, summary: Mapping[str, Any] | None, series: Mapping[str, Series]) -> Markup:
+    """The heading of a step's charts, and what came of it."""
+    words = f"{step.name} {name}".strip()
+    result = made(summary, series).replace("  ", " · ") if summary else ""
+    makes = h("span", f" → {step.makes}", class_="makes") if step.makes else None
+    return join(h("h3", words, makes), h("p", result, class_="note") if result else None)
