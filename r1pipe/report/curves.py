@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from r1pipe.console import value
+from r1pipe.data.reflection import reflection_words
 from r1pipe.data.tables import attempt_of, read_part
 from r1pipe.intervals import mean
 from r1pipe.opening import Opened
 from r1pipe.stage import Step
-from r1pipe.stages.behaviour import reflection_words
 from r1pipe.views.numbers import Series, label
 from r1pipe.views.plots import squeeze
 from r1pipe.views.step import metrics_of
@@ -88,6 +88,9 @@ class Chart:
 
 GROUPS: tuple[tuple[str, str, tuple[str, ...], bool], ...] = (
     ("Length", "Mean tokens of an answer.", ("tokens_mean",), False),
+    ("Length of the thinking", "Mean characters, where there is thinking.", ("thinking_characters",), False),
+    ("Reflection words", "The paper's ten words and their Chinese counterparts, per answer.", ("reflection",), False),
+    ("Mixed languages", "Share of the answers whose thinking is not all in the question's language.", ("mixed_share",), True),
     ("Groups without a signal", "Share of questions whose answers all got the same reward: they teach nothing.",
      ("flat_share", "flat_right", "flat_wrong"), True),
     ("KL to the reference", "Mean over tokens; it falls back whenever the reference is replaced by the policy.", ("kl",), False),

@@ -63,10 +63,10 @@ def writing(evaluation: Evaluation) -> Markup:
 
 
 def ledger(opened: Opened) -> Markup:
-    """What became of each attempt of the rejection sampling."""
+    """What became of each attempt, in every step that selects."""
     parts: list[Child] = []
     for step in opened.pipeline.steps:
-        if "selection" not in step.writes or "report" not in step.writes or not opened.run.manifest_path(step).exists():
+        if step.writes.get("report") != "json" or not opened.run.manifest_path(step).exists():
             continue
         report = read_json(opened.run.output_path(step, "report"))
         if not isinstance(report, dict) or not isinstance(reasons := report.get("reasons"), dict):
@@ -75,7 +75,7 @@ def ledger(opened: Opened) -> Markup:
         rows: list[list[Child]] = [
             [reason, bar(count / total), count, f"{count / total:.1%}"] for reason, count in reasons.items()
         ]
-        parts.append(table(["attempts", "", "number", "share"], rows, "What became of each attempt"))
+        parts.append(table(["attempts", "", "number", "share"], rows, f"What became of each attempt in {step.name}"))
         facts: list[tuple[Child, Child]] = [
             ("rows for training", report.get("rows")), ("of them general", report.get("general")),
             ("problems tried", report.get("problems")), ("solved at least once", report.get("problems_solved")),

@@ -10,12 +10,12 @@ from statistics import fmean
 from typing import Any
 
 from r1pipe.data.chat import split_response
+from r1pipe.data.reflection import reflection_words
 from r1pipe.data.tables import attempt_of, read_part, scores_of
 from r1pipe.estimators import Comparison, compare
 from r1pipe.intervals import mean, share_interval
 from r1pipe.opening import Opened
 from r1pipe.rewards.readability import repetition_share
-from r1pipe.stages.behaviour import reflection_words
 from r1pipe.stages.tallies import at_k, shares_by, tallies
 from r1pipe.views.results import NAMES, read_results
 from r1pipe.views.tables import is_table, part_labels, parts_of
