@@ -126,7 +126,7 @@ def test_reflection_words_are_counted_in_the_thinking_only() -> None:
 def test_sizes_that_do_not_divide_are_refused_with_the_arithmetic() -> None:
     with pytest.raises(ValueError, match=r"1700 = 106 × 16 \+ 4; use 1696 or 1712"):
         GrpoSettings(steps=1700)
-    with pytest.raises(ValueError, match=r"refresh_reference \(50\) must fall on a rollout's end, every 16 steps; use 48 or 64"):
+    with pytest.raises(ValueError, match=r"refresh_reference \(50\) .* every 16 steps: 50 = 3 × 16 \+ 2; use 48 or 64"):
         GrpoSettings(steps=1600, refresh_reference=50)
     with pytest.raises(ValueError, match=r"256 = 85 × 3 \+ 1"):
         micro_batches(256, 3, 64)

@@ -42,6 +42,12 @@ def load_tokenizer(folder: Path) -> Any:
         raise ArtifactError(f"the tokenizer in {folder} has no end token", "set eos_token in tokenizer_config.json")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
+    first, second = (rendered_on(tokenizer, day) for day in ("1 January 2001", "2 February 2002"))
+    if first != second:
+        raise ArtifactError(
+            f"the chat template in {folder} prints today's date: the same data would give other tokens tomorrow",
+            "write a fixed date into chat_template.jinja in the place of strftime_now(...)",
+        )
     decoded = tokenizer.decode(tokenizer(PROBE, add_special_tokens=False)["input_ids"], skip_special_tokens=True)
     if decoded != PROBE:
         raise ArtifactError(
@@ -49,6 +55,14 @@ def load_tokenizer(folder: Path) -> Any:
             "register <think> and </think> as ordinary tokens, not as special ones",
         )
     return tokenizer
+
+
+def rendered_on(tokenizer: Any, day: str) -> str:
+    """What the template makes of a probe on a given day."""
+    text: str = tokenizer.apply_chat_template(
+        messages("probe"), add_generation_prompt=True, tokenize=False, strftime_now=lambda form: day
+    )
+    return text
 
 
 def load_model(folder: Path, dtype: torch.dtype) -> Any:

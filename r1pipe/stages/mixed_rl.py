@@ -2,7 +2,8 @@
 
 Paper: 3.1 and 3.2.2 of v2: temperature 0.7; of 1,700 steps only the last 400 see general prompts and preference rewards,
 because longer training on them was hacked; helpfulness reads the summary only, safety the whole response. Departs from it in
-that the switch is moved to the end of the rollout it falls into, and says so (1,300 is not a multiple of 16).
+that the switch is moved to the start of the nearest rollout, and says so: neither 1,700 nor 1,300 is a multiple of 16, so the
+run has 1,696 steps and switches at 1,296, and its last 400 steps are the paper's.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from r1pipe.rewards import Mix
 from r1pipe.rewards.accuracy import VERDICT_VERSION
 from r1pipe.rewards.mix import Part
 from r1pipe.stage import StepConfig, StepContext
-from r1pipe.train.settings import GrpoSettings, RewardModelSettings
+from r1pipe.train.settings import GrpoSettings, RewardModelSettings, rollout_start
 
 
 class RewardModelsConfig(StepConfig):
@@ -33,15 +34,15 @@ class Config(GrpoSettings):
     steps: int = 1696
     temperature: float = Field(default=0.7, gt=0)
     preference_from_step: int = Field(default=1300, ge=0)
-    """First step with general prompts and preference rewards; rounded up to a rollout's start."""
+    """First step with general prompts and preference rewards; put at the start of the nearest rollout."""
     general_share: float = Field(default=0.3, ge=0, le=1)
     """Share of a rollout's questions that are general from then on; the paper does not say."""
     preference_weight: float = Field(default=1.0, gt=0)
 
     @property
     def switch_step(self) -> int:
-        """The step at which the preference rewards join: `preference_from_step` at the start of a rollout."""
-        return -(-self.preference_from_step // self.minibatches) * self.minibatches
+        """The step at which the preference rewards join: `preference_from_step` at the start of the nearest rollout."""
+        return rollout_start(self.preference_from_step, self.minibatches)
 
     @model_validator(mode="after")
     def _switch_is_inside(self) -> Config:
@@ -84,6 +85,7 @@ def train_reward_models(context: StepContext) -> dict[str, Any]:
 def run(context: StepContext) -> dict[str, Any]:
     """Train the policy on problems, then on problems and general prompts."""
     from r1pipe.train.grpo import train_grpo
+    from r1pipe.train.prompts import fitting_problems
     from r1pipe.train.scorer import PreferenceReward
 
     config: Config = context.config
@@ -94,8 +96,10 @@ def run(context: StepContext) -> dict[str, Any]:
             f"(the recipe says {config.preference_from_step})",
             flush=True,
         )
-    problems = read_problems(context.inputs["problems"])
-    general = read_problems(context.inputs["general"])
+    (problems, long_problems), (general, long_general) = (
+        fitting_problems(context.inputs["policy"], read_problems(context.inputs[name]), system, config.longest_answer, "mixed-rl")
+        for name in ("problems", "general")
+    )
     order = prompt_order(
         verifiable=list(range(len(problems))),
         general=list(range(len(problems), len(problems) + len(general))),
@@ -120,4 +124,9 @@ def run(context: StepContext) -> dict[str, Any]:
         system=system,
         what="mixed-rl",
     )
-    return {**summary, "preference_from_step": config.switch_step, "verdict_version": VERDICT_VERSION}
+    return {
+        **summary,
+        "preference_from_step": config.switch_step,
+        "prompts_too_long": [*long_problems, *long_general],
+        "verdict_version": VERDICT_VERSION,
+    }

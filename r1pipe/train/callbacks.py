@@ -59,6 +59,7 @@ class Watch:
         reference: the reference policy, when there is one.
         refresh: steps between copies of the policy into the reference (0: never).
         live: latest numbers for the progress file, filled by the reward side.
+        before_step: called with the number of steps done before each optimizer step, also the first after a resume.
     """
 
     what: str
@@ -75,6 +76,7 @@ class Watch:
     reference: Any = None
     refresh: int = 0
     live: dict[str, Any] = field(default_factory=dict)
+    before_step: Callable[[int], None] = lambda step: None
     started: float = field(default_factory=time.monotonic)
     first_step: int = 0
 
@@ -111,6 +113,10 @@ class RunCallback(TrainerCallback):
                 f"{checkpoint.name} should hold the reference of step {self.refreshed_at} and has no {REFERENCE}",
                 "redo the step with `r1pipe run-all --redo STEP`",
             )
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """What depends on the step alone is set from the step alone, so that a resumed run has it too."""
+        self.watch.before_step(state.global_step)
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Stop before a non-finite gradient reaches the weights; nothing of this step is saved."""

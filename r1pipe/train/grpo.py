@@ -9,24 +9,30 @@ policy is part of every checkpoint, checkpoints fall on rollout boundaries, and 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import gather_object
 from datasets import Dataset
 from peft import LoraConfig
 from trl import GRPOConfig, GRPOTrainer
 
 from r1pipe.data.chat import messages
-from r1pipe.data.rows import Problem
+from r1pipe.data.rows import Attempt, Problem
 from r1pipe.data.schedule import Order
 from r1pipe.engines.text import load_tokenizer, pick_dtype, prompt_prefix, turn_end
 from r1pipe.errors import TrainingError
 from r1pipe.rewards import Mix
+from r1pipe.rewards.length import OverlongPenalty
+from r1pipe.rewards.mix import Part
 from r1pipe.stage import StepContext
+from r1pipe.train.advantages import advantages
+from r1pipe.train.prompts import short_limit
 from r1pipe.train.rollouts import RolloutScorer
-from r1pipe.train.run import is_main, make_watch, processes, run_training, save_final
-from r1pipe.train.settings import DEFAULT_MICRO_BATCH, GrpoSettings, LoraSettings, micro_batches
+from r1pipe.train.run import is_main, make_watch, processes, rank, run_training, save_final
+from r1pipe.train.settings import DEFAULT_MICRO_BATCH, GrpoSettings, LoraSettings
 
 
 def lora_config(lora: LoraSettings | None, task: str) -> LoraConfig | None:
@@ -97,10 +103,13 @@ def train_grpo(
     turn_end(tokenizer)
     tokenizer.padding_side = "left"
     dtype = pick_dtype(context.launch.dtype)
-    micro, accumulation = micro_batches(settings.answers_per_step, processes(), context.launch.micro_batch or DEFAULT_MICRO_BATCH)
+    micro, accumulation = settings.split(processes(), context.launch.micro_batch or DEFAULT_MICRO_BATCH)
     belongs_to = {**settings.model_dump(mode="json"), "problems": len(problems), **context.input_digests}
     watch = make_watch(context, what, settings.steps, settings.minibatches, belongs_to)
     rows = [row for rollout in order.rollouts for row in rollout]
+    notices = [notice for notice in (short_limit(policy, settings.longest_answer),) if notice]
+    for notice in notices:
+        print(f"{what}: {notice}", flush=True)
     data = Dataset.from_dict({"prompt": [messages(problems[row].question, system) for row in rows], "row": rows})
     arguments = GRPOConfig(
         output_dir=str(watch.folder),
@@ -119,7 +128,9 @@ def train_grpo(
         epsilon=settings.clip,
         epsilon_high=settings.clip_high,
         loss_type=settings.loss,
-        scale_rewards=settings.advantage_scale,
+        scale_rewards="none" if own_advantages(settings) else settings.advantage_scale,
+        importance_sampling_level=settings.ratio,
+        mask_truncated_completions=settings.truncated == "mask",
         use_bias_correction_kl=False,
         disable_dropout=True,
         sync_ref_model=bool(settings.refresh_reference and settings.kl),
@@ -131,7 +142,7 @@ def train_grpo(
     )
     scorer = RolloutScorer(
         problems=problems,
-        mix=mix,
+        mix=with_overlong_penalty(mix, settings),
         tokenizer=tokenizer,
         prefix=prompt_prefix(tokenizer, system),
         group=settings.group,
@@ -141,6 +152,7 @@ def train_grpo(
         metrics=watch.metrics,
         live=watch.live,
         main_process=is_main(),
+        shape=partial(shape_rollout, settings) if own_advantages(settings) else None,
     )
     trainer = GRPOTrainer(
         model=str(policy),
@@ -150,6 +162,8 @@ def train_grpo(
         processing_class=tokenizer,
         peft_config=lora_config(settings.lora, "CAUSAL_LM"),
     )
+    scorer.ends = frozenset(trainer.eos_token_ids)
+    watch.before_step = partial(set_token_limit, trainer, settings)
     watch.reference = trainer.accelerator.unwrap_model(trainer.ref_model) if trainer.ref_model is not None else None
     watch.refresh = settings.refresh_reference if watch.reference is not None else 0
     done = run_training(trainer, watch)
@@ -161,4 +175,69 @@ def train_grpo(
         "tokens": int(trainer.state.num_input_tokens_seen),
         "epochs": order.epochs,
         "dtype": str(dtype).removeprefix("torch."),
+        "objective": objective_of(trainer),
+        "notices": notices,
+    }
+
+
+def own_advantages(settings: GrpoSettings) -> bool:
+    """Whether the recipe asks for advantages that TRL does not make of totals; see `r1pipe.train.advantages`."""
+    return settings.advantage_floor > 0 or settings.flat_groups == "leave-out"
+
+
+def shape_rollout(settings: GrpoSettings, totals: list[float | None], attempts: list[Attempt]) -> list[float | None]:
+    """Advantages of this process's answers, made over the answers of all processes."""
+    masked = settings.truncated == "mask"
+    tokens = [0 if masked and attempt.finish == "length" else attempt.tokens for attempt in attempts]
+    rows = list(zip(totals, tokens, strict=True))
+    everyone = gather_object(rows) if processes() > 1 else rows
+    made = advantages(
+        [total for total, _ in everyone],
+        [count for _, count in everyone],
+        group=settings.group,
+        scale=settings.advantage_scale,
+        floor=settings.advantage_floor,
+        leave_out_flat=settings.flat_groups == "leave-out",
+        token_mean=settings.loss in ("dapo", "bnpo", "cispo"),
+    )
+    return made[rank() * len(rows) : (rank() + 1) * len(rows)]
+
+
+def with_overlong_penalty(mix: Mix, settings: GrpoSettings) -> Mix:
+    """The mix, with the penalty before the length limit when the recipe has one."""
+    if not settings.overlong_share:
+        return mix
+    limit = settings.max_completion_tokens
+    penalty = OverlongPenalty(limit_tokens=limit, buffer_tokens=max(1, round(limit * settings.overlong_share)))
+    return Mix((*mix.parts, Part("overlong", penalty, 1.0)))
+
+
+def set_token_limit(trainer: Any, settings: GrpoSettings, step: int) -> None:
+    """Give the trainer the length limit of the answers sampled after `step` steps, wherever it keeps it."""
+    limit = settings.token_limit(step)
+    if trainer.max_completion_length == limit:
+        return
+    print(f"answers may have {limit:,} tokens from step {step} on (before: {trainer.max_completion_length:,})", flush=True)
+    trainer.max_completion_length = limit
+    trainer.generation_config.max_new_tokens = limit
+    trainer.generation_kwargs["max_new_tokens"] = limit
+
+
+def objective_of(trainer: Any) -> dict[str, Any]:
+    """What the trainer really trained with, read back from it: the record is of the run, not of the recipe."""
+    return {
+        "loss": trainer.loss_type,
+        "ratio": trainer.importance_sampling_level,
+        "kl": trainer.beta,
+        "clip_low": trainer.epsilon_low,
+        "clip_high": trainer.epsilon_high,
+        "scale": trainer.scale_rewards,
+        "temperature": trainer.temperature,
+        "top_p": trainer.top_p,
+        "answers_per_question": trainer.num_generations,
+        "token_limit": trainer.max_completion_length,
+        "mask_truncated": trainer.mask_truncated_completions,
+        "bias_corrected_kl": trainer.args.use_bias_correction_kl,
+        "dropout": not trainer.args.disable_dropout,
+        "passes": trainer.num_iterations,
     }

@@ -2,13 +2,14 @@
 
 TRL calls one reward function a rollout with all answers of a process, groups in a row. The function decodes the token ids
 itself (so that rewards see exactly what was sampled), scores them with the recipe's mix, returns the totals (None for a row
-that could not be judged, which TRL leaves out of its group), and writes down the rollout: means per reward, shares of groups
-without signal, lengths, and the attempts themselves.
+that could not be judged, which TRL leaves out of its group) or, where a recipe asks for what TRL cannot do with totals, the
+advantages made of them; and writes down the rollout: means per reward, shares of groups without signal, lengths, and the
+attempts themselves, always with the totals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -23,6 +24,7 @@ from r1pipe.intervals import mean
 from r1pipe.metrics import MetricsWriter
 from r1pipe.rewards import Mix, Row
 from r1pipe.rewards.base import CUT
+from r1pipe.train.advantages import signal_shares
 
 
 @dataclass
@@ -41,6 +43,8 @@ class RolloutScorer:
         metrics: the step's metrics.
         live: latest numbers for the progress file.
         main_process: whether this process writes.
+        shape: totals and attempts of this process -> what TRL is told; None tells it the totals.
+        ends: ids of the tokens that end an answer.
     """
 
     problems: Sequence[Problem]
@@ -54,6 +58,8 @@ class RolloutScorer:
     metrics: MetricsWriter
     live: dict[str, Any]
     main_process: bool
+    shape: Callable[[list[float | None], list[Attempt]], list[float | None]] | None = None
+    ends: frozenset[int] = frozenset()
     __name__: str = "total"
 
     def __call__(
@@ -61,13 +67,13 @@ class RolloutScorer:
     ) -> list[float | None]:
         """Totals of all answers of this process, in order."""
         step = int(trainer_state.global_step)
-        eos = self.tokenizer.eos_token_id
+        ends = self.ends or {self.tokenizer.eos_token_id}
         attempts = [
             Attempt(
                 problem=self.problems[index],
                 completion=self.tokenizer.decode(ids, skip_special_tokens=True),
                 prefix=self.prefix,
-                finish="stop" if ids and ids[-1] == eos else "length",
+                finish="stop" if ids and ids[-1] in ends else "length",
                 tokens=len(ids),
             )
             for ids, index in zip(completion_ids, row, strict=True)
@@ -80,10 +86,14 @@ class RolloutScorer:
             )
         if self.main_process:
             self._record(attempts, rows, step)
-        return [scored.total for scored in rows]
+        totals = [scored.total for scored in rows]
+        if self.shape is None:
+            return totals
+        columns["log_metric"]("total", mean([total for total in totals if total is not None]))
+        return self.shape(totals, attempts)
 
     def _record(self, attempts: list[Attempt], rows: list[Row], step: int) -> None:
-        record = rollout_numbers(attempts, rows, self.group)
+        record = rollout_numbers(attempts, rows, self.group, self.mix.weights)
         self.metrics.write({"kind": "rollout", "step": step, **record})
         self.live.update(
             {
@@ -104,7 +114,7 @@ class RolloutScorer:
             write_part(self.folder, step // self.minibatches, table, ATTEMPT_COLUMNS)
 
 
-def rollout_numbers(attempts: Sequence[Attempt], rows: Sequence[Row], group: int) -> dict[str, Any]:
+def rollout_numbers(attempts: Sequence[Attempt], rows: Sequence[Row], group: int, weights: Mapping[str, float]) -> dict[str, Any]:
     """The numbers of one rollout.
 
     Returns:
@@ -112,8 +122,8 @@ def rollout_numbers(attempts: Sequence[Attempt], rows: Sequence[Row], group: int
         the weight what each can add to the spread of a total, so that one reward which rules the others is seen); total_mean;
         unjudged: rows left out; cut: answers of which a reward model read the beginning only; tokens_mean; truncated_share;
         what the thinking is like (`thinking_numbers`); flat_share: share of groups whose totals are all equal (they teach
-        nothing), and of those flat_right and flat_wrong (every accuracy 1, every accuracy 0); domains: the same by domain
-        (answers, right, flat_share).
+        nothing), and of those flat_right and flat_wrong (every accuracy 1, every accuracy 0); signal: each reward's share in what
+        tells the answers of a group apart (see `signal_shares`); domains: the same by domain (answers, right, flat_share).
     """
     names = list(rows[0].parts)
     judged: dict[str, list[float]] = {name: [] for name in names}
@@ -150,6 +160,7 @@ def rollout_numbers(attempts: Sequence[Attempt], rows: Sequence[Row], group: int
         "flat_share": flat / len(groups),
         "flat_right": flat_right / len(groups),
         "flat_wrong": flat_wrong / len(groups),
+        "signal": signal_shares([row.parts for row in rows], [row.total for row in rows], weights, group),
         "domains": {
             name: {"right": mean(entry["right"]), "flat_share": mean(entry["flat"]), "groups": len(entry["flat"])}
             for name, entry in sorted(domains.items())
@@ -180,6 +191,3 @@ def thinking_numbers(attempts: Sequence[Attempt], rows: Sequence[Row]) -> dict[s
         "reflection": fmean(float(reflection_count(attempt)) for attempt in attempts),
         "mixed_share": mean(mixed),
     }
-
-
-Scorer = Callable[..., list[float | None]]

@@ -21,9 +21,14 @@ def processes() -> int:
     return int(os.environ.get(PROCESS_COUNT, "1"))
 
 
+def rank() -> int:
+    """Which of them this one is, from 0."""
+    return int(os.environ.get(PROCESS_RANK, "0"))
+
+
 def is_main() -> bool:
     """Whether this process writes."""
-    return os.environ.get(PROCESS_RANK, "0") == "0"
+    return rank() == 0
 
 
 def make_watch(context: StepContext, what: str, steps: int, boundary: int, belongs_to: dict[str, Any], name: str = "") -> Watch:

@@ -5,11 +5,12 @@ Numbers in the docstrings name the section of the DeepSeek-R1 paper (arXiv 2501.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from r1pipe.stage import StepConfig
+from r1pipe.train.presets import PRESETS, Preset
 
 
 class LoraSettings(StepConfig):
@@ -57,6 +58,8 @@ class GrpoSettings(StepConfig):
     """Optimizer steps per rollout: a rollout asks questions_per_step × minibatches questions and is gone through once."""
     learning_rate: PositiveFloat = 3e-6
     schedule: Literal["constant", "cosine", "linear"] = "constant"
+    preset: Preset = "paper"
+    """Fills in what of the objective the recipe leaves out; see `r1pipe.train.presets`."""
     kl: float = Field(default=0.001, ge=0)
     """Weight of the KL term (k3 estimator, in the loss)."""
     clip: PositiveFloat = 10.0
@@ -65,10 +68,27 @@ class GrpoSettings(StepConfig):
     """Upper clip range when it differs."""
     loss: Literal["grpo", "dr_grpo", "dapo", "bnpo", "cispo"] = "grpo"
     """"grpo" takes the mean over each answer's tokens, then over answers, as the paper does."""
+    ratio: Literal["token", "sequence"] = "token"
+    """A ratio for each token, or one for each answer, the geometric mean of its tokens' ratios (GSPO)."""
     advantage_scale: Literal["group", "batch", "none"] = "group"
+    """Rewards less their group's mean are divided by the deviation of the group, of the rollout, or not at all."""
+    advantage_floor: float = Field(default=0.0, ge=0)
+    """The least deviation, in units of reward: smaller ones are noise and would make it loud. 0: none, as in the paper."""
+    flat_groups: Literal["keep", "leave-out"] = "keep"
+    """Groups of equal rewards have no advantage; "leave-out" also takes them out of the mean of the loss."""
+    truncated: Literal["score", "mask"] = "score"
+    """Answers cut off at the limit: trained on as they are scored, or out of the loss (their rewards still count in the mean)."""
+    overlong_share: float = Field(default=0.0, ge=0, lt=1)
+    """Over this last share of the length limit the reward falls by up to 1 (DAPO Eq. 13: 0.2); 0: no penalty."""
     temperature: PositiveFloat = 1.0
     top_p: float = Field(default=1.0, gt=0, le=1)
+    """Must be 1: the ratio is of the whole distribution, and answers have to be sampled from it."""
     max_completion_tokens: PositiveInt = 32768
+    """The length limit of an answer."""
+    raised_completion_tokens: PositiveInt | None = None
+    """The length limit from `raise_from_step` on (R1-Zero: 65,536 from step 8,200, 2.1)."""
+    raise_from_step: PositiveInt | None = None
+    """Put at the start of the nearest rollout."""
     refresh_reference: int = Field(default=400, ge=0)
     """Optimizer steps between copies of the policy into the reference; 0: never."""
     optimizer: OptimizerSettings = OptimizerSettings()
@@ -89,26 +109,98 @@ class GrpoSettings(StepConfig):
         """Number of rollouts."""
         return self.steps // self.minibatches
 
+    @property
+    def raise_step(self) -> int | None:
+        """The step at which the length limit is raised: `raise_from_step` at the start of the nearest rollout."""
+        return None if self.raise_from_step is None else rollout_start(self.raise_from_step, self.minibatches)
+
+    def token_limit(self, step: int) -> int:
+        """The length limit of the answers that are sampled after `step` optimizer steps."""
+        raised = self.raise_step is not None and step >= self.raise_step
+        return self.raised_completion_tokens or self.max_completion_tokens if raised else self.max_completion_tokens
+
+    @property
+    def longest_answer(self) -> int:
+        """The highest length limit of the run, in tokens."""
+        return self.raised_completion_tokens or self.max_completion_tokens
+
+    def split(self, processes: int, micro_batch: int) -> tuple[int, int]:
+        """(answers per forward pass and process, passes per optimizer step); groups stay whole on each process.
+
+        Raises:
+            ValueError: when answers or questions cannot be shared out, with the arithmetic.
+        """
+        passes = micro_batches(self.answers_per_step, processes, micro_batch)
+        if self.questions_per_rollout % processes:
+            raise ValueError(
+                f"a rollout of {self.questions_per_rollout} questions cannot be split over {processes} processes, each with "
+                f"whole groups: {divided(self.questions_per_rollout, processes)}"
+            )
+        return passes
+
+    @model_validator(mode="before")
+    @classmethod
+    def _preset_fills_in(cls, data: Any) -> Any:
+        named = data.get("preset") if isinstance(data, dict) else None
+        return {**PRESETS[named], **data} if isinstance(named, str) and named in PRESETS else data
+
     @model_validator(mode="after")
     def _sizes_divide(self) -> GrpoSettings:
         if self.steps % self.minibatches:
-            down = self.steps // self.minibatches * self.minibatches
             raise ValueError(
                 f"steps ({self.steps}) must be whole rollouts of {self.minibatches} minibatches: "
-                f"{self.steps} = {self.steps // self.minibatches} × {self.minibatches} + {self.steps % self.minibatches}; "
-                f"use {down or self.minibatches} or {down + self.minibatches}"
+                f"{divided(self.steps, self.minibatches)}; {nearest(self.steps, self.minibatches)}"
             )
         if self.refresh_reference % self.minibatches:
-            down = self.refresh_reference // self.minibatches * self.minibatches
             raise ValueError(
-                f"refresh_reference ({self.refresh_reference}) must fall on a rollout's end, every {self.minibatches} steps; "
-                f"use {down or self.minibatches} or {down + self.minibatches}, or 0 for never"
+                f"refresh_reference ({self.refresh_reference}) must fall on a rollout's end, every {self.minibatches} steps: "
+                f"{divided(self.refresh_reference, self.minibatches)}; "
+                f"{nearest(self.refresh_reference, self.minibatches)}, or 0 for never"
             )
         if self.lora and self.refresh_reference:
             raise ValueError(
                 f"refresh_reference ({self.refresh_reference}) needs a full reference model and lora has none: "
                 "set refresh_reference = 0, or remove the lora section"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _choices_agree(self) -> GrpoSettings:
+        if self.top_p != 1:
+            raise ValueError(
+                f"top_p ({self.top_p}) would sample answers from another distribution than the one whose ratio is trained; "
+                "RL needs 1.0"
+            )
+        if self.clip_high is not None and self.clip_high < self.clip:
+            raise ValueError(
+                f"clip_high ({self.clip_high}) is below clip ({self.clip}): it is the upper range, and the wider one"
+            )
+        if self.ratio == "sequence" and self.loss != "grpo":
+            raise ValueError(
+                f'ratio = "sequence" is one ratio an answer and loss = "{self.loss}" sums over tokens: use loss = "grpo"'
+            )
+        if self.advantage_floor and self.advantage_scale == "none":
+            raise ValueError(
+                f'advantage_floor ({self.advantage_floor}) is a least deviation and advantage_scale = "none" divides by none: '
+                "set the floor to 0, or the scale to group or batch"
+            )
+        if (self.raised_completion_tokens is None) != (self.raise_from_step is None):
+            raise ValueError("raised_completion_tokens and raise_from_step go together: give both or neither")
+        if self.raised_completion_tokens is not None and self.raised_completion_tokens <= self.max_completion_tokens:
+            raise ValueError(
+                f"raised_completion_tokens ({self.raised_completion_tokens}) is not above "
+                f"max_completion_tokens ({self.max_completion_tokens})"
+            )
+        if self.raise_step is not None and self.raise_step >= self.steps:
+            raise ValueError(f"raise_from_step ({self.raise_from_step}) falls on no rollout before the last step ({self.steps})")
+        if self.overlong_share and self.raised_completion_tokens is not None:
+            raise ValueError(
+                f"overlong_share ({self.overlong_share}) needs one length limit and raised_completion_tokens makes two: "
+                "set overlong_share = 0, or leave the limit where it is"
+            )
+        targets = (self.lora.target_modules,) if self.lora and isinstance(self.lora.target_modules, str) else ()
+        if any("lm_head" in target for target in targets or (self.lora.target_modules if self.lora else ())):
+            raise ValueError("lora.target_modules names lm_head, whose adapter GRPO would not train: leave it out")
         return self
 
 
@@ -127,6 +219,22 @@ class RewardModelSettings(StepConfig):
     lora: LoraSettings | None = None
 
 
+def divided(size: int, by: int) -> str:
+    """A division with its remainder, in words: "1700 = 106 × 16 + 4"."""
+    return f"{size} = {size // by} × {by} + {size % by}"
+
+
+def nearest(size: int, by: int) -> str:
+    """The multiples around a size, in words: "use 1696 or 1712"."""
+    down = size // by * by
+    return f"use {down} or {down + by}" if down else f"use {by}"
+
+
+def rollout_start(step: int, minibatches: int) -> int:
+    """The start of the rollout nearest to a step (of two equally near, the later)."""
+    return (step + minibatches // 2) // minibatches * minibatches
+
+
 DEFAULT_MICRO_BATCH = 64
 """Rows per forward pass and process when the launch says nothing."""
 
@@ -139,8 +247,7 @@ def micro_batches(answers_per_step: int, processes: int, micro_batch: int) -> tu
     """
     if answers_per_step % processes:
         raise ValueError(
-            f"a batch of {answers_per_step} cannot be split over {processes} processes: "
-            f"{answers_per_step} = {answers_per_step // processes} × {processes} + {answers_per_step % processes}"
+            f"a batch of {answers_per_step} cannot be split over {processes} processes: {divided(answers_per_step, processes)}"
         )
     share = answers_per_step // processes
     size = max(size for size in range(1, min(micro_batch, share) + 1) if share % size == 0)

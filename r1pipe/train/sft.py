@@ -18,7 +18,8 @@ from r1pipe.engines.text import fitting_rows, load_model, load_tokenizer, pick_d
 from r1pipe.errors import TrainingError
 from r1pipe.stage import StepContext
 from r1pipe.train.grpo import common_arguments, lora_config
-from r1pipe.train.run import make_watch, processes, run_training, save_final
+from r1pipe.train.prompts import percentile_90, write_lengths
+from r1pipe.train.run import is_main, make_watch, processes, run_training, save_final
 from r1pipe.train.settings import DEFAULT_MICRO_BATCH, SftSettings, micro_batches
 
 
@@ -77,11 +78,15 @@ def train_sft(
     )
     done = run_training(trainer, watch)
     save_final(trainer, tokenizer, context.output("model"), merge=settings.lora is not None)
+    answers = sorted(sum(label != -100 for label in row.labels) for row in rows)
+    if is_main():
+        write_lengths(context.output("model"), answers)
     return {
         "steps": steps,
         "steps_in_last_attempt": done,
         "rows": len(rows),
         "rows_too_long": left_out,
+        "answer_tokens_p90": percentile_90(answers),
         "batch": batch,
         "tokens": sum(len(row.input_ids) for row in rows) * settings.epochs,
         "dtype": str(dtype).removeprefix("torch."),

@@ -67,10 +67,16 @@ def _grpo(config: GrpoSettings, launch: Launch) -> list[str]:
     total = answers * config.rollouts
     steps = f"{value(config.steps)} steps = {value(config.rollouts)} rollouts × {config.minibatches} minibatches"
     rollout = f"{value(config.questions_per_rollout)} questions × {config.group} answers = {value(answers)}"
+    split = config.split(launch.processes, launch.micro_batch or DEFAULT_MICRO_BATCH)
+    early = config.rollouts if config.raise_step is None else config.raise_step // config.minibatches
+    tokens = answers * (early * config.max_completion_tokens + (config.rollouts - early) * config.longest_answer)
     lines = [
-        f"{steps}{_split(config.answers_per_step, launch)}",
-        f"{rollout} answers a rollout, {value(total)} in all, {_tokens(total, config.max_completion_tokens)}",
+        f"{steps}{_passes(config.answers_per_step, split, launch)}",
+        f"{rollout} answers a rollout, {value(total)} in all, at most {value(tokens)} tokens",
     ]
+    if config.raise_step is not None:
+        limits = f"from {value(config.max_completion_tokens)} to {value(config.longest_answer)} tokens"
+        lines.append(f"the length limit is raised {limits} at step {config.raise_step}")
     if config.refresh_reference and config.refresh_reference < config.steps:
         refreshes = (config.steps - 1) // config.refresh_reference
         often = "once" if refreshes == 1 else f"{refreshes} times"
@@ -94,7 +100,11 @@ def _reward_model(name: str, settings: RewardModelSettings, launch: Launch) -> s
 
 def _split(batch: int, launch: Launch) -> str:
     """How a batch is gone through, when it is not in one go."""
-    rows, passes = micro_batches(batch, launch.processes, launch.micro_batch or DEFAULT_MICRO_BATCH)
+    return _passes(batch, micro_batches(batch, launch.processes, launch.micro_batch or DEFAULT_MICRO_BATCH), launch)
+
+
+def _passes(batch: int, split: tuple[int, int], launch: Launch) -> str:
+    rows, passes = split
     if launch.processes == 1 and passes == 1:
         return ""
     processes = f"{launch.processes} processes × " if launch.processes > 1 else ""
