@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -55,8 +56,10 @@ class Run:
     folder: Path
     summary: dict[str, Any]
 
-    def __post_init__(self) -> None:
-        self.formulas = {id(seen): answer_terms(self, seen) for seen in self.seen.passes}
+    @cached_property
+    def formulas(self) -> dict[int, list[Terms]]:
+        """What the formulas say of each pass, by the identity of the pass."""
+        return {id(seen): answer_terms(self, seen) for seen in self.seen.passes}
 
     def metrics(self, kind: str) -> list[dict[str, Any]]:
         lines = map(json.loads, (self.folder / "metrics.jsonl").read_text().splitlines())

@@ -58,9 +58,10 @@ def load_tokenizer(folder: Path) -> Any:
 
 
 def rendered_on(tokenizer: Any, day: str) -> str:
-    """What the template makes of a probe on a given day."""
+    """What the template makes of a probe on a given day: its clock is a function that a macro of the same name hides."""
+    clock = f"{{% macro strftime_now(format) %}}{day}{{% endmacro %}}"
     text: str = tokenizer.apply_chat_template(
-        messages("probe"), add_generation_prompt=True, tokenize=False, strftime_now=lambda form: day
+        messages("probe"), chat_template=clock + tokenizer.get_chat_template(), add_generation_prompt=True, tokenize=False
     )
     return text
 

@@ -25,9 +25,11 @@ def train_on_rules(
         chat_template: renders prompts instead of the policy's own, and goes into the model that is made; empty for its own.
     """
     from r1pipe.train.grpo import train_grpo
+    from r1pipe.train.prompts import fitting_problems
 
     config: GrpoSettings = context.config
-    problems = read_problems(context.inputs["problems"])
+    found, system = read_problems(context.inputs["problems"]), context.shared["chat"].system
+    problems, too_long = fitting_problems(policy, found, system, config.longest_answer, what, chat_template)
     order = prompt_order(
         verifiable=list(range(len(problems))),
         general=[],
@@ -44,8 +46,8 @@ def train_on_rules(
         problems=problems,
         order=order,
         mix=Mix.build(rules),
-        system=context.shared["chat"].system,
+        system=system,
         what=what,
         chat_template=chat_template,
     )
-    return {**summary, "verdict_version": VERDICT_VERSION}
+    return {**summary, "prompts_too_long": too_long, "verdict_version": VERDICT_VERSION}

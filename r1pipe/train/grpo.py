@@ -22,7 +22,7 @@ from trl import GRPOConfig, GRPOTrainer
 from r1pipe.data.chat import messages
 from r1pipe.data.rows import Attempt, Problem
 from r1pipe.data.schedule import Order
-from r1pipe.engines.text import load_tokenizer, pick_dtype, prompt_prefix, turn_end
+from r1pipe.engines.text import load_tokenizer, pick_dtype, prompt_ids, prompt_prefix, turn_end
 from r1pipe.errors import TrainingError
 from r1pipe.rewards import Mix
 from r1pipe.rewards.length import OverlongPenalty
@@ -93,7 +93,8 @@ def train_grpo(
         chat_template: renders prompts instead of the policy's own, and goes into the model that is written; empty for its own.
 
     Returns:
-        Summary for the manifest: steps, answers, tokens (prompt and completion), epochs.
+        Summary for the manifest: steps, answers, tokens (prompt and completion), epochs, the objective as the trainer had it, the
+        first prompt as rendered, and notices.
 
     Raises:
         Stopped, TrainingError: see `run_training`.
@@ -162,6 +163,7 @@ def train_grpo(
         processing_class=tokenizer,
         peft_config=lora_config(settings.lora, "CAUSAL_LM"),
     )
+    silence_dropout(trainer.model)
     scorer.ends = frozenset(trainer.eos_token_ids)
     watch.before_step = partial(set_token_limit, trainer, settings)
     watch.reference = trainer.accelerator.unwrap_model(trainer.ref_model) if trainer.ref_model is not None else None
@@ -176,8 +178,20 @@ def train_grpo(
         "epochs": order.epochs,
         "dtype": str(dtype).removeprefix("torch."),
         "objective": objective_of(trainer),
+        "prompt": tokenizer.decode(prompt_ids(tokenizer, problems[rows[0]].question, system)),
         "notices": notices,
     }
+
+
+def silence_dropout(model: torch.nn.Module) -> None:
+    """Set the dropout to 0 that TRL's option misses: attention layers keep theirs as a number, not as a module.
+
+    With dropout the ratio of the first pass is not one, and what is corrected is noise.
+    """
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if "dropout" in name and isinstance(value, float) and value > 0:
+                setattr(module, name, 0.0)
 
 
 def own_advantages(settings: GrpoSettings) -> bool:

@@ -19,10 +19,13 @@ SHOWN = 10
 
 
 def fitting_problems(
-    policy: Path, problems: Sequence[Problem], system: str, answer_tokens: int, what: str
+    policy: Path, problems: Sequence[Problem], system: str, answer_tokens: int, what: str, chat_template: str = ""
 ) -> tuple[list[Problem], list[str]]:
     """The problems whose prompt leaves room for an answer of `answer_tokens` within the model's positions, and the ids of the
     others. No trainer looks at this: a model that runs past its positions writes rubbish and is trained on it.
+
+    Args:
+        chat_template: renders prompts instead of the policy's own; empty for its own.
 
     Raises:
         TrainingError: when no problem fits.
@@ -31,6 +34,7 @@ def fitting_problems(
     if not positions:
         return list(problems), []
     tokenizer = load_tokenizer(policy)
+    tokenizer.chat_template = chat_template or tokenizer.chat_template
     lengths = [len(prompt_ids(tokenizer, problem.question, system)) for problem in problems]
     room = positions - answer_tokens
     kept = [problem for problem, length in zip(problems, lengths, strict=True) if length <= room]

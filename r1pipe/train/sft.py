@@ -14,7 +14,7 @@ from typing import Any
 from datasets import Dataset
 from trl import SFTConfig, SFTTrainer
 
-from r1pipe.engines.text import fitting_rows, load_model, load_tokenizer, pick_dtype, training_row, turn_end
+from r1pipe.engines.text import fitting_rows, load_model, load_tokenizer, pick_dtype, prompt_ids, training_row, turn_end
 from r1pipe.errors import TrainingError
 from r1pipe.stage import StepContext
 from r1pipe.train.grpo import common_arguments, lora_config
@@ -29,7 +29,7 @@ def train_sft(
     """Fine-tune `model` on (question, response) examples and write the result to the step's output `model`.
 
     Returns:
-        Summary for the manifest: rows, rows left out for length, steps, tokens.
+        Summary for the manifest: rows, rows left out for length, steps, tokens, the first prompt as rendered.
 
     Raises:
         TrainingError: when no row fits, or a response does not survive tokenisation.
@@ -86,6 +86,7 @@ def train_sft(
         "steps_in_last_attempt": done,
         "rows": len(rows),
         "rows_too_long": left_out,
+        "prompt": tokenizer.decode(prompt_ids(tokenizer, examples[0][0], system)),
         "answer_tokens_p90": percentile_90(answers),
         "batch": batch,
         "tokens": sum(len(row.input_ids) for row in rows) * settings.epochs,
