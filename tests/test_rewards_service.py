@@ -95,6 +95,27 @@ def test_the_clock_of_a_task_starts_when_it_runs_not_while_it_waits() -> None:
     assert [outcome.failure for outcome in outcomes] == [""] * 5
 
 
+def test_a_task_that_a_busy_machine_kept_waiting_gets_its_seconds(pool: Pool) -> None:
+    modulus, exponent = 2**13000 - 1, 2**1500
+    began = time.process_time()
+    pow(3, exponent, modulus)
+    seconds = 2 * (time.process_time() - began)
+    one = Pool(size=1)
+    cpu = min(os.sched_getaffinity(0))
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3)]
+    try:
+        assert one.map("math:sqrt", [(9,)])[0].value == 3.0
+        for pid in [other.pid for other in others] + [worker.process.pid for worker in one._idle]:
+            os.sched_setaffinity(pid, {cpu})
+        (outcome,) = one.map("builtins:pow", [(3, exponent, modulus)], seconds=seconds)
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+        one.close()
+    assert outcome.failure == ""
+
+
 def test_a_process_is_replaced_after_its_share_of_tasks() -> None:
     pool = Pool(size=1, recycle_after=3)
     pids = [outcome.value for outcome in pool.map("os:getpid", [()] * 7)]

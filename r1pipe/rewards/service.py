@@ -22,11 +22,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from r1pipe.errors import EngineError
 from r1pipe.rewards.worker import START_SECONDS
 
+BUSY_PATIENCE = 8
+"""A task that still waits for a processor after its seconds gets its share later, but no longer than this many times them."""
 Batch = TypeVar("Batch")
 Result = TypeVar("Result")
 
@@ -46,10 +49,16 @@ class Outcome:
 
 @dataclass
 class Worker:
-    """One process and its pipe. Belongs to one caller at a time."""
+    """One process and its pipe. Belongs to one caller at a time.
+
+    Attributes:
+        used: processor seconds that it had used when its task began. latest: when its task is ended in any case.
+    """
 
     process: subprocess.Popen[str]
     tasks: int = 0
+    used: float = 0.0
+    latest: float = 0.0
     warm: set[str] = field(default_factory=set)
     buffer: str = ""
 
@@ -109,8 +118,8 @@ class Pool:
     _change: threading.Condition = field(default_factory=threading.Condition, repr=False)
 
     def map(self, function: str, arguments: Sequence[Sequence[Any]], seconds: float = 5.0) -> list[Outcome]:
-        """Call `module:function` on each tuple of arguments (JSON values), each within `seconds` of wall time and the memory
-        limit.
+        """Call `module:function` on each tuple of arguments (JSON values), each within the memory limit and `seconds` of wall
+        time; more of it where the machine is so busy that the task did not get its seconds.
         """
         outcomes: list[Outcome] = [Outcome()] * len(arguments)
         waiting = deque(range(len(arguments)))
@@ -146,6 +155,7 @@ class Pool:
             return
         index = waiting.popleft()
         worker.tasks += 1
+        worker.used, worker.latest = processor_time(worker.process.pid)[0], time.monotonic() + BUSY_PATIENCE * seconds
         busy[worker.process.stdout.fileno()] = (worker, index, time.monotonic() + seconds)
         worker.send({"function": function, "arguments": list(arguments[index]), "seconds": seconds})
 
@@ -162,6 +172,9 @@ class Pool:
             if number in ready:
                 message = worker.read()
             elif time.monotonic() < deadline:
+                continue
+            elif index is not None and (rest := _left(worker, seconds)) > 0:
+                busy[number] = (worker, index, min(time.monotonic() + rest, worker.latest))
                 continue
             if message == {} and time.monotonic() < deadline:
                 continue  # half a line
@@ -254,6 +267,22 @@ class Pool:
         for worker in idle:
             worker.stop(patience=1.0)
             self._alive -= 1
+
+
+def processor_time(pid: int) -> tuple[float, bool]:
+    """(processor seconds of a process, whether it runs or waits for a processor); (0, False) where the system does not tell."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return 0.0, False
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), fields[0] == b"R"
+
+
+def _left(worker: Worker, seconds: float) -> float:
+    """Processor seconds that the task of a worker was promised and has not had, because the machine is busy; else 0."""
+    used, running = processor_time(worker.process.pid)
+    left = seconds - (used - worker.used)
+    return left if running and left > 0.1 * seconds and time.monotonic() < worker.latest else 0.0
 
 
 def _outcome(message: dict[str, Any] | None) -> Outcome:

@@ -94,6 +94,10 @@ def _symbolic(pairs: dict[tuple[str, str], Decision], pool: Pool | None, seconds
         return solved
     pool = pool or shared_pool()
     outcomes = pool.map(_COMPARE, [(gold, key[1]) for key, gold in asked], seconds)
+    crashed = [index for index, outcome in enumerate(outcomes) if outcome.failure == "crash"]  # perhaps the machine's doing
+    again = pool.map(_COMPARE, [(asked[index][1], asked[index][0][1]) for index in crashed], seconds)
+    for index, outcome in zip(crashed, again, strict=True):
+        outcomes[index] = outcome
     failed = sorted({gold for (_, gold), outcome in zip(asked, outcomes, strict=True) if outcome.failure})
     alone = dict(zip(failed, pool.map(_GOLD, [(gold,) for gold in failed], seconds), strict=True))
     for (key, gold), outcome in zip(asked, outcomes, strict=True):

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 from r1pipe.rewards.extract import box_run, final_answer, final_words, last_box
 from r1pipe.rewards.maths.answer import MAX_ANSWER_CHARS, modulus, read, tidy
 from r1pipe.rewards.maths.clean import GAP, clean, plain
 from r1pipe.rewards.maths.compare import LENIENT, Rules, compare
-from r1pipe.rewards.maths.equal import DIGITS
+from r1pipe.rewards.maths.equal import DIGITS, number
 from r1pipe.rewards.maths.evaluate import Evaluation, TooLarge, Undefined, fresh_budget
 from r1pipe.rewards.maths.readings import Group, Quantity, Reading, Relation, Words
 from r1pipe.rewards.maths.split import split_list
@@ -35,6 +36,7 @@ _LEAD = re.compile(
 _VERDICT_WORD = re.compile(r"\s*(yes|no|true|false|valid|invalid|是|否)\b\s*[.,;:!]", re.IGNORECASE)
 _OPPOSITES = (frozenset({"yes", "true", "valid", "是"}), frozenset({"no", "false", "invalid", "否"}))
 _TURNED = re.compile(r"\b(?:not|no|isn't|wrong|incorrect|false|wait|actually|rather)\b|n't\b|不|错|非", re.IGNORECASE)
+_OPTION = re.compile(r"^(?:the\s+)?(?:option|choice|选项)\s*", re.IGNORECASE)
 _OTHER_LETTERS = re.compile(r"[(（\[]\s*[A-K]\s*[)）\]]|(?:^|[\s.,;:/])[A-K]\s*[.):,;]|^[\s.,;:/]*[A-K]\s*$")
 _FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$]+?)\$", re.DOTALL)
 _LETTER = re.compile(r"[\s(（【\[*]*([A-Ka-k])\s*(?:[)）】\]*]|[.:、,：．]|$)")
@@ -232,9 +234,28 @@ def _typed(wanted: Gold, answer: str, cleaned: str, language: str, rules: Rules,
         return Decision("unjudged", f"the gold answer has no value within the limits ({problem})")
     if wanted.kind == "unknown":
         return Decision("unjudged", f"the gold answer cannot be parsed: {short(wanted.text)}")
+    if moduli and _congruent(wanted.readings, readings, cleaned, moduli.pop()):
+        return Decision("right", said)
     if wanted.kind == "advanced" or (wanted.kind == "maths" and (unknown or _ADVANCED.search(cleaned))):
         return Decision("open", said, answer)
     return Decision("wrong", f"{said} ({problem})" if problem else said)
+
+
+def _congruent(wanted: tuple[Reading, ...], readings: list[Reading], cleaned: str, of: str) -> bool:
+    """Whether both sides name whole numbers that leave the same rest: 3 and 10 (mod 7); the answer must name the modulus."""
+    if modulus(cleaned) != of or not of.isdigit() or len(of) > 40 or int(of) == 0:
+        return False
+    pairs = [(names_of(one), names_of(two)) for one in wanted for two in readings]
+    return any(a[0] == b[0] and None not in (a[1], b[1]) and (a[1] - b[1]) % int(of) == 0 for a, b in pairs)
+
+
+def names_of(reading: Reading) -> tuple[str, Any]:
+    """(name, whole number) of x ≡ 3 or of a bare number; the number is None for anything else."""
+    name = ""
+    if isinstance(reading, Relation):
+        name, reading = reading.labels[0], reading.sides[-1]
+    found = number(reading.node) if isinstance(reading, Quantity) and reading.unit is None else None
+    return name, found if isinstance(found, (int, Fraction)) and found == int(found) else None
 
 
 def _has_value(reading: Reading) -> bool:
@@ -256,6 +277,8 @@ def _same_words(wanted: Gold, cleaned: str) -> bool:
     if re.search(r"\bor\b|或", cleaned) or (wanted.kind == "letter" and len(split_list(cleaned)[0]) > 1):
         return False  # one of several is not an answer
     bare = cleaned.strip("\ue000\ue001 ")
+    if wanted.kind == "letter":
+        bare = _OPTION.sub("", bare)
     lead = _LETTER.match(bare) if wanted.kind == "letter" else _VERDICT_WORD.match(bare)
     if lead is None or lead.group(1).lower() != gold_words:
         return False
