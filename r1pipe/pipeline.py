@@ -113,6 +113,8 @@ def locate_base(model: str) -> Path:
     """
     if model == "nano":
         return Path(str(files("r1pipe"))) / "models" / "nano"
+    if not model:
+        raise ArtifactError("the recipe leaves its base model open", "name a folder: --set base.model=FOLDER")
     folder = Path(model).expanduser()
     if not folder.is_dir():
         raise ArtifactError(

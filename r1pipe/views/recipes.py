@@ -24,7 +24,7 @@ from r1pipe.errors import RecipeError
 from r1pipe.graph import Pipeline, section_of
 from r1pipe.manifest import write_atomic
 from r1pipe.opening import load, recipe_text
-from r1pipe.recipe import BaseModelSection, Launch
+from r1pipe.recipe import BaseModelSection, Launch, load_recipe
 from r1pipe.views.status import command
 
 LONGEST = 160
@@ -87,6 +87,10 @@ def with_defaults(text: str, pipeline: Pipeline) -> str:
     models |= dict(pipeline.shared)
     models |= {".".join(section_of(step)): step.config for step in pipeline.steps}
     models["launch"] = Launch
+    # what a setting is without being written down: its default, or what a preset in the section makes of it
+    resolved: dict[str, BaseModel] = {}
+    recipe = load_recipe(text, pipeline)
+    resolved |= {".".join(section_of(step)): recipe.configs[step.name] for step in pipeline.steps}
     result: list[str] = []
     seen: set[str] = set()
     section, block = "", list[str]()
@@ -95,7 +99,7 @@ def with_defaults(text: str, pipeline: Pipeline) -> str:
         if line is not None and header is None:
             block.append(line)
             continue
-        result += _completed(block, models.get(section))
+        result += _completed(block, models.get(section), resolved.get(section))
         section, block = (header[1].strip(), [str(line)]) if header else ("", [])
         seen.add(section)
     for name, model in models.items():
@@ -104,7 +108,7 @@ def with_defaults(text: str, pipeline: Pipeline) -> str:
     return "\n".join(result) + "\n"
 
 
-def _completed(block: list[str], model: type[BaseModel] | None) -> list[str]:
+def _completed(block: list[str], model: type[BaseModel] | None, resolved: BaseModel | None) -> list[str]:
     """A section's lines with what they leave out; comments and empty lines at its end belong to the next section."""
     if model is None:
         return block
@@ -114,7 +118,7 @@ def _completed(block: list[str], model: type[BaseModel] | None) -> list[str]:
     meanings = field_docs(model)
     lines = [_explained(line, meanings) for line in block[:end]]
     given = {key for line in lines if (key := _key(line))}
-    return [*lines, *defaults(model, given), *block[end:]]
+    return [*lines, *defaults(model, given, resolved), *block[end:]]
 
 
 def _key(line: str) -> str:
@@ -129,13 +133,13 @@ def _explained(line: str, meanings: Mapping[str, str]) -> str:
     return f"{line}   # {meaning}" if meaning and "#" not in line and len(line) + len(meaning) < LONGEST else line
 
 
-def defaults(model: type[BaseModel], given: set[str]) -> Iterator[str]:
-    """Comment lines for the settings that are not given."""
+def defaults(model: type[BaseModel], given: set[str], resolved: BaseModel | None = None) -> Iterator[str]:
+    """Comment lines for the settings that are not given, with the values of `resolved` (by default those of the class)."""
     meanings = field_docs(model)
     for name, info in model.model_fields.items():
         if name in given or info.is_required():
             continue
-        default = info.get_default(call_default_factory=True)
+        default = info.get_default(call_default_factory=True) if resolved is None else getattr(resolved, name)
         shown = f"# {name} = {toml(default)}" if default is not None else f"# {name} =      (not set)"
         meaning = meanings.get(name, "")
         yield f"{shown}   # {meaning}" if meaning and len(shown) + len(meaning) < LONGEST else shown
