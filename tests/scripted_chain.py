@@ -34,7 +34,9 @@ from r1pipe.manifest import write_atomic
 from r1pipe.metrics import METRICS, PROGRESS, MetricsWriter, write_progress
 from r1pipe.pipeline import PIPELINES
 from r1pipe.stage import StepContext
+from r1pipe.stages.evaluate import checkpoints_of
 from r1pipe.stages.sections import ChatSection, RewardsSection
+from r1pipe.stages.traces import LEDGER_COLUMNS, rewriting_note
 
 PAUSE = "R1PIPE_SCRIPTED_PAUSE"
 """Environment variable: seconds that each optimizer step takes."""
@@ -146,6 +148,7 @@ def prepare(context: StepContext) -> dict[str, Any]:
         "evaluation": (problems, PROBLEM_COLUMNS),
         "general_evaluation": (problems, PROBLEM_COLUMNS),
     }
+    tables = {name: table for name, table in tables.items() if name in context.step.writes}
     for name, (rows, columns) in tables.items():
         write_table(context.output(name), rows, columns)
     return {"tables": {name: {"rows": len(rows), "dropped": {}, "source": "scripted"} for name, (rows, _) in tables.items()}}
@@ -249,6 +252,31 @@ def sample(context: StepContext) -> dict[str, Any]:
     return {"problems": 30, "attempts": 120, "verdicts": {"right": 70, "wrong": 45, "unjudged": 5}, "tokens": 4000, "shards": 3}
 
 
+def build(context: StepContext) -> dict[str, Any]:
+    rows = [
+        {**problem_row(problem(n)), "thinking": HOSTILE[n % 5], "summary": "ok", "origin": "R1-Zero, thinking as sampled"}
+        for n in range(50)
+    ]
+    line = {"thinking_from": "as sampled", "summary_from": "answer alone", "notes": ""}
+    ledger = [
+        {"id": str(n), "sample": 0, "outcome": outcome, "reason": "" if outcome == "kept" else HOSTILE[n % 5], **line}
+        for n, outcome in enumerate(["kept"] * 50 + ["dropped"] * 70)
+    ]
+    write_table(context.output("traces"), rows, TRACE_COLUMNS)
+    write_table(context.output("ledger"), ledger, LEDGER_COLUMNS)
+    report = {
+        "attempts": 120,
+        "kept": 50,
+        "dropped": 70,
+        "unjudged": 0,
+        "error": 0,
+        "reasons": {"wrong": 45, "mixed language": 25},
+        "rewriting": rewriting_note(context.config.rewrite),
+    }
+    write_atomic(context.output("report"), json.dumps(report).encode())
+    return report
+
+
 def select(context: StepContext) -> dict[str, Any]:
     rows = [
         {**problem_row(problem(n)), "thinking": HOSTILE[n % 5], "summary": "ok", "origin": "rejection sampling"}
@@ -282,7 +310,9 @@ def train_reward_models(context: StepContext) -> dict[str, Any]:
 
 def evaluate(context: StepContext) -> dict[str, Any]:
     rows: dict[str, Any] = {}
-    for number, (name, skill) in enumerate({"base": 0.2, "dev1": 0.35, "dev2": 0.8, "dev3": 0.7, "r1": 0.85}.items()):
+    skills = {"base": 0.2, "zero": 0.75, "dev1": 0.35, "dev2": 0.8, "dev3": 0.7, "r1": 0.85}
+    for number, name in enumerate(checkpoints_of(context.inputs)):
+        skill = skills[name]
         write_part(context.output("attempts"), number, attempts(20, skill, number * 20), ATTEMPT_COLUMNS)
         rows[name] = {
             "pass_at_1": skill,
@@ -304,6 +334,9 @@ def evaluate(context: StepContext) -> dict[str, Any]:
 
 SCRIPTED = {
     "prepare": prepare,
+    "zero/train": train_grpo,
+    "zero/sample": sample,
+    "zero/build": build,
     "cold-start": train_sft,
     "reasoning-rl": train_grpo,
     "rejection-sft/sample": sample,

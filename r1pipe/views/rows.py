@@ -36,6 +36,9 @@ PLAIN_COLUMNS = (
 )
 """Columns that have a place of their own and are not listed among the rest."""
 
+DETAILS = ("domain", "language", "origin", "outcome", "reason", "summary_from", "notes")
+"""Columns that stand in a row's first line; the last four are those of the cold-start builder's ledger."""
+
 
 def texts_of(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The texts of a row as (label, text): prompt, thinking, answer, and what else its table holds."""
@@ -65,7 +68,7 @@ def about(found: Found, unit: str, separator: str = " · ") -> Text:
     text = Text.assemble((f"#{found.number}", "bold"))
     if row.get("verdict"):
         text.append("  ").append_text(Text(str(row["verdict"]), style=console.VERDICT_STYLES.get(str(row["verdict"]), "")))
-    details = [str(row[name]) for name in ("domain", "language", "origin") if row.get(name)]
+    details = [str(row[name]) for name in DETAILS if row.get(name)]
     if row.get("level"):
         details.append(f"level {row['level']}")
     if "safe" in row:
