@@ -1,4 +1,4 @@
-"""The whole of the paper, small and real: R1-Zero, traces built from it, and the four stages; killed on the way, it ends the same."""
+"""The whole of the paper, small and real: R1-Zero, traces from it, the four stages; killed on the way, it ends the same."""
 
 from __future__ import annotations
 

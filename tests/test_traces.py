@@ -291,3 +291,15 @@ def test_a_ledger_that_does_not_add_up_is_refused() -> None:
 def test_an_engine_without_a_model_is_refused() -> None:
     with pytest.raises(ValueError, match='engine "openai" needs a model'):
         Config.model_validate({"rewrite": {"engine": "openai"}})
+
+
+@pytest.mark.slow
+def test_a_model_of_this_machine_that_can_only_babble_changes_nothing_but_the_ledger(tmp_path: Path) -> None:
+    from tiny import make_tiny_model
+
+    rewrite = {"engine": "transformers", "model": str(make_tiny_model(tmp_path / "model")), "max_tokens": 8}
+    kept, ledger, report = built(context(tmp_path, attempts(response()), rewrite=rewrite))
+    assert (kept[0]["thinking"], kept[0]["summary"]) == (THOUGHT, "The answer is \\boxed{42}.")
+    assert ledger["p000", 0]["notes"].startswith("thinking not taken: ")
+    assert "summary not taken: " in ledger["p000", 0]["notes"]
+    assert report["rewriting"].endswith("(transformers)")
