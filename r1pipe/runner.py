@@ -17,17 +17,17 @@ from r1pipe.artifact import check_artifact, digest_artifact
 from r1pipe.errors import ArtifactError, StateError, StepFailed, Stopped
 from r1pipe.failures import failure, how_to_go_on, shown
 from r1pipe.files import describe_os_error
-from r1pipe.fork import check_outputs, create_run, discard, empty_trash, fork, tidy, verify
-from r1pipe.given import file_inputs
+from r1pipe.fork import create_run, discard, empty_trash, fork, tidy, verify
 from r1pipe.graph import DEFAULT_LOADER, Pipeline, reads_base
+from r1pipe.inputs import check_lineage, step_inputs
 from r1pipe.launch import BASE, BEGUN, LOADER, LOCK, PIPELINE, RUNNER, StopRequest, run_process
 from r1pipe.lock import check_held, hold
-from r1pipe.manifest import Begun, InputRecord, Manifest, new_id, read_manifest, to_json, write_atomic
+from r1pipe.manifest import Begun, Manifest, new_id, to_json, write_atomic
 from r1pipe.observer import Observer, without_terminal
 from r1pipe.provenance import Provenance, now
 from r1pipe.recipe import Recipe
 from r1pipe.rundir import RunDir, free_name
-from r1pipe.stage import Base, Step
+from r1pipe.stage import Step
 from r1pipe.states import BaseIdentity, State, StepPlan, plan, state_of
 
 __all__ = ["Observer", "State", "StepPlan", "StopRequest", "create_run", "execute", "fork", "plan", "verify"]
@@ -153,8 +153,8 @@ def _refuse_blocked(session: _Session, wanted: Sequence[Step]) -> None:
 def _run_step(session: _Session, place: StepPlan, plans: Mapping[str, StepPlan]) -> Manifest:
     """Begin or go on with one step, wait for its process, commit."""
     run, step, launch = session.run, place.step, session.recipe.launches[place.step.name]
-    inputs = _inputs(session, step, plans)
-    _check_lineage(session, step)
+    inputs = step_inputs(run, session.pipeline, session.recipe, session.base, step, plans)
+    check_lineage(run, session.pipeline, session.recipe, session.base, step)
     folder = run.step_dir(step)
     folder.mkdir(parents=True, exist_ok=True)
     tidy(folder)
@@ -196,50 +196,6 @@ def _run_step(session: _Session, place: StepPlan, plans: Mapping[str, StepPlan])
     if found is None:
         raise failure(run, step, begun, ended)
     return _commit(session, step, begun, {**found, "seconds": ended.seconds})
-
-
-def _inputs(session: _Session, step: Step, plans: Mapping[str, StepPlan]) -> dict[str, InputRecord]:
-    """What the step will read, each input checked to be there in full size."""
-    run, records = session.run, file_inputs(step, session.recipe.configs[step.name])
-    for name, source in step.reads.items():
-        if isinstance(source, Base):
-            model = session.recipe.base.model
-            name_of = os.path.basename(model) if os.path.isabs(model) else model  # no absolute path in a record
-            records[name] = InputRecord(step="base", digest=session.base.digest, model=name_of)
-            continue
-        manifest = plans[source.step].manifest
-        if plans[source.step].state != "done" or manifest is None:
-            raise StateError(
-                f"step {step.name} reads {source.name!r} from {source.step}, which is {plans[source.step].state}",
-                f"r1pipe run {source.step} --run {shown(run)}",
-            )
-        try:
-            check_outputs(run, session.pipeline.step(source.step))
-        except ArtifactError as error:
-            redo = f"r1pipe run-all --run {shown(run)} --redo {source.step}   makes it again"
-            raise ArtifactError(f"step {step.name} cannot start: {error.problem}", redo) from error
-        output = manifest.outputs[source.name]
-        records[name] = InputRecord(step=source.step, output=source.name, build=manifest.build, digest=output.digest)
-    return records
-
-
-def _check_lineage(session: _Session, step: Step) -> None:
-    """Every step of a run that starts from the base model must start from the same weights."""
-    if not reads_base(step):
-        return
-    run, digest = session.run, session.base.digest
-    for other in session.pipeline.reads_base():
-        if other.name == step.name or not run.manifest_path(other).exists():
-            continue
-        manifest = read_manifest(run.manifest_path(other), other)
-        for name, source in other.reads.items():
-            record = manifest.inputs.get(name)
-            if isinstance(source, Base) and record is not None and record.digest != digest:
-                raise ArtifactError(
-                    f"step {other.name} started from base model {record.model!r} with digest {record.digest[:16]}, "
-                    f"step {step.name} would start from {session.recipe.base.model!r} with digest {digest[:16]}",
-                    f"restore the first model, or r1pipe run-all --run {shown(run)} --redo {other.name}",
-                )
 
 
 def _end_leftover(session: _Session, step: Step, begun: Begun) -> None:
