@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 
 from r1pipe.rewards.maths.clean import GAP, MONEY, ROW, TEXT_CLOSE, TEXT_OPEN, clean
 from r1pipe.rewards.maths.compound import compound
@@ -63,7 +64,9 @@ def read(text: str, language: str = "en") -> list[Reading]:
     readings: list[Reading] = []
     amount = compound(source)
     if amount is not None:
-        readings.append(amount)
+        if "," not in source:
+            return [amount]
+        readings.append(amount)  # two answers, perhaps
     for variant in _variants(source, language):
         reading = read_one(variant)
         if reading is not None and reading not in readings:
@@ -72,8 +75,15 @@ def read(text: str, language: str = "en") -> list[Reading]:
         if lone and all(known_letters(name) for name in re.findall(r"[A-Za-zμ]+", lone.group(3))):
             measured = read_quantity(f"{lone.group(1)}{TEXT_OPEN}{lone.group(3)}{TEXT_CLOSE}")
             if measured is not None and measured.unit is not None:
-                readings.append(replace(measured, loose=1 if lone.group(2) or re.search(r"[\^/]", lone.group(3)) else 2))
+                readings.append(replace(measured, loose=_doubt(lone.group(2), lone.group(3))))
     return readings
+
+
+def _doubt(gap: str, unit: str) -> int:
+    """How doubtful it is that letters behind a number are a unit: not for 20 m/s, some for 5 m, more for 5m."""
+    if gap:
+        return 0 if "/" in unit else 1
+    return 1 if re.search(r"[\^/]", unit) else 2
 
 
 def modulus(cleaned: str) -> str:
@@ -110,6 +120,7 @@ def _variants(source: str, language: str) -> Iterator[str]:
         yield twice.group(2)
         return
     source = _BASED.sub(r"\1_", source) if ")_" in source else source
+    source = re.sub(r"^(\d+) to (?=\d+$)", r"\1:", source)
     source = with_digits(outward_brackets(ended(source)))
     source = _MULTIPLIER.sub(lambda match: f"·1{''.join(_MULTIPLIERS[sign] for sign in match.group(1))}", source)
     comma_language = language in DECIMAL_COMMA
@@ -181,7 +192,7 @@ def read_one(source: str, depth: int = 0) -> Reading | None:
     added = compound(source)
     if added is not None:
         return added
-    ratio = split_top(source, ":") if ":" in source else re.split(r"(?<=\d) to (?=\d)", source)
+    ratio = split_top(source, ":")
     if 1 < len(ratio) < 7:
         terms = [read_quantity(term) for term in ratio]
         if all(term is not None for term in terms):
@@ -261,6 +272,13 @@ def _bracketed(source: str, depth: int) -> Reading | None:
     return Group("set", members) if braces else Group("tuple", members, brackets=opening + closing, joiner=joiner)
 
 
+def _counted(source: str) -> Quantity | None:
+    """A plain whole number with words behind it: in "5 red apples", red is no product of variables."""
+    counted = re.fullmatch(r"(-?\d{1,400}) +([A-Za-z][A-Za-z -]*[A-Za-z])", source)
+    unit = parse_unit(counted.group(2)) if counted else None
+    return Quantity(("num", Fraction(counted.group(1))), unit) if counted and unit is not None and unit.words else None
+
+
 def read_quantity(source: str) -> Quantity | None:
     """An expression with at most a unit, a currency or a percent sign."""
     source = source.strip(f" {GAP}")
@@ -278,7 +296,7 @@ def read_quantity(source: str) -> Quantity | None:
     if rest:
         behind = parse_unit(rest)
         if behind is None or (behind.words and names_in(node)):
-            return None  # "No solution" is not N·o of something
+            return _counted(source)  # "No solution" is not N·o of something
         unit = behind if unit is None or not unit.dimensions else unit
     literal = re.match(r"-?\s*(\d*)\.(\d+)(?![\d^])", source)
     places = digits = 0

@@ -8,6 +8,8 @@ from fractions import Fraction
 from r1pipe.rewards.maths.clean import GAP
 
 MAX_PERIOD = 40
+ENOUGH_DIGITS = 6
+"""A decimal cut off with dots stands for what it begins only with this many places."""
 _NUMBER = r"(?<![\w.,])(\d{1,40})\.(\d{0,40})"
 _OVERLINE = re.compile(rf"{_NUMBER}(?:\\overline\s*\{{\s*(\d{{1,{MAX_PERIOD}}})\s*\}}|\((\d{{1,{MAX_PERIOD}}})\))(?![\d.])")
 _DOTS = re.compile(rf"{_NUMBER}\\dot\s*(?:\{{(\d)\}}|(\d))(?:(\d{{0,{MAX_PERIOD}}})\\dot\s*(?:\{{(\d)\}}|(\d)))?(?![\d.])")
@@ -45,7 +47,7 @@ def _going_on(match: re.Match[str]) -> str:
         period = digits[-size:]
         if digits.endswith(period * times):
             return _fraction(match.group(1), digits[: len(digits) - size * times], period)
-    return match.group(0)
+    return f"{match.group(1)}.{digits}" if len(digits) >= ENOUGH_DIGITS else match.group(0)
 
 
 def outward_brackets(source: str) -> str:

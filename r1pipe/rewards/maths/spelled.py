@@ -182,7 +182,9 @@ def _numeral(text: str) -> int | None:
     """Value of Chinese numerals; None for what is no number."""
     if text == "百":
         return 100
-    if len(text) > 1 and all(sign in _DIGITS for sign in text):
+    if len(text) > 1 and all(sign in _DIGITS for sign in text):  # 二零二四, a year; 一二 is "one or two"
+        if len(text) < 3 or not {"零", "〇"} & set(text):
+            return None
         return int("".join(str(_DIGITS[sign]) for sign in text))
     total = section = 0
     digit: int | None = None

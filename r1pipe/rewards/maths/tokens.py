@@ -53,7 +53,7 @@ def tokenise(text: str) -> list[tuple[str, str]]:
             continue
         if kind == "foreign":
             tokens.append(("word", value))
-        elif kind == "word" and value == "min" and tokens and tokens[-1][0] == "number":
+        elif kind == "word" and value == "min" and tokens and tokens[-1][0] == "number" and "(" not in text[match.end() :]:
             tokens.append(("word", value))  # 80 min
         elif kind == "word":
             tokens.extend(_split_word(value))
