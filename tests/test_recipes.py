@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -115,3 +116,12 @@ def test_the_recipe_modern_is_its_preset() -> None:
 def test_a_recipe_that_leaves_its_base_open_says_how_to_name_one(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="leaves its base model open"):
         locate_base("")
+
+
+def test_every_test_that_a_document_names_exists() -> None:
+    tests = Path(__file__).parent
+    there = set(re.findall(r"^def (test_\w+)", "\n".join(path.read_text() for path in tests.glob("test_*.py")), re.MULTILINE))
+    there |= {path.stem for path in tests.glob("test_*.py")}
+    for document in (tests.parent / "docs" / name for name in ("training.md", "paper.md", "benchmarks.md")):
+        named = set(re.findall(r"\btest_\w+", document.read_text()))
+        assert named <= there, (document.name, sorted(named - there))
