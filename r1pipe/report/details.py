@@ -113,7 +113,7 @@ def hacking(opened: Opened, evaluation: Evaluation | None, figures: Figures) -> 
                 verdict = (
                     "The preferred answers are less often right: a sign of hacking."
                     if fallen
-                    else "The fall is not significant, and worth watching."
+                    else "The fall is not significant at p < 0.01, and worth watching."
                     if traded
                     else "No sign of hacking there."
                 )
