@@ -59,7 +59,7 @@ def test_importing_the_rewards_loads_nothing_heavy() -> None:
         "import sys; import r1pipe.rewards\n"
         "heavy = {'torch', 'sympy', 'math_verify', 'mpmath', 'reasoning_gym', 'pydantic', 'transformers', 'trl'}\n"
         "assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()\n"
-        "from r1pipe.rewards import Accuracy, Mix, RewardSpec, as_trl_reward\n"
+        "from r1pipe.rewards import Accuracy, FormatReward, LanguageConsistency, Mix, Readability, RewardSpec, as_trl_reward\n"
         "assert not (heavy - {'pydantic'}) & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -23,8 +23,11 @@ REWARDS: dict[str, str] = {
 _EXPORTS: dict[str, str] = {
     "Accuracy": "r1pipe.rewards.accuracy",
     "Attempt": "r1pipe.data.rows",
+    "FormatReward": "r1pipe.rewards.format",
+    "LanguageConsistency": "r1pipe.rewards.language",
     "Mix": "r1pipe.rewards.mix",
     "Problem": "r1pipe.data.rows",
+    "Readability": "r1pipe.rewards.readability",
     "Reward": "r1pipe.rewards.base",
     "RewardSpec": "r1pipe.rewards.mix",
     "Row": "r1pipe.rewards.mix",
@@ -37,15 +40,21 @@ if TYPE_CHECKING:
     from r1pipe.data.rows import Attempt, Problem
     from r1pipe.rewards.accuracy import Accuracy
     from r1pipe.rewards.base import Reward, Score
+    from r1pipe.rewards.format import FormatReward
+    from r1pipe.rewards.language import LanguageConsistency
     from r1pipe.rewards.mix import Mix, RewardSpec, Row, quantise
+    from r1pipe.rewards.readability import Readability
     from r1pipe.rewards.trl import as_trl_reward
 
 __all__ = [
     "REWARDS",
     "Accuracy",
     "Attempt",
+    "FormatReward",
+    "LanguageConsistency",
     "Mix",
     "Problem",
+    "Readability",
     "Reward",
     "RewardSpec",
     "Row",
