@@ -4,14 +4,13 @@
 
 Every reference solution must pass. A mutation changes one constant, arithmetic operator, comparison or return, the last such
 place in the program. Where a bare `python -I` passes the mutated program too, the tests cannot tell and the mutation does not
-count; of the others at least 95% must fail in the sandbox. A bare run that ends by its time limit counts as one that fails.
+count; of the others at least 95% must fail in the sandbox.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -63,14 +62,6 @@ def mutated(program: str, number: int) -> tuple[str, str]:
     return kind, ast.unparse(tree)
 
 
-def bare_passes(check: dict[str, Any], program: str) -> bool:
-    """Whether a bare interpreter passes the tests within its time."""
-    try:
-        return bare(check, program)
-    except subprocess.TimeoutExpired:
-        return False
-
-
 def main() -> None:
     """Run, print, save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -99,7 +90,7 @@ def main() -> None:
         if outcome != "passed":
             outcomes[outcome] += 1
             tally["failed"] += 1
-        elif bare_passes(check, changed):
+        elif bare(check, changed, seconds=600):  # it ended in the sandbox, so it ends
             tally["tests cannot tell"] += 1
         else:
             tally["let through"] += 1

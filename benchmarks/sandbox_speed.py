@@ -29,7 +29,7 @@ def read(path: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(path).read_text().splitlines()] if path else []
 
 
-def bare(check: dict[str, Any], program: str) -> bool:
+def bare(check: dict[str, Any], program: str, seconds: float = 60) -> bool:
     """Whether all tests pass in a bare interpreter; one process, or one for each input."""
     if "entry_point" in check:
         source, inputs = f"{program}\n{check['test']}\ncheck({check['entry_point']})\n", [""]
@@ -38,7 +38,7 @@ def bare(check: dict[str, Any], program: str) -> bool:
     else:
         source, inputs = program, [test["input"] for test in check["tests"]]
     command = [sys.executable, "-I", "-c", source]
-    ran = [subprocess.run(command, input=text, capture_output=True, text=True, timeout=60) for text in inputs]
+    ran = [subprocess.run(command, input=text, capture_output=True, text=True, timeout=seconds) for text in inputs]
     return all(process.returncode == 0 for process in ran)
 
 
