@@ -72,6 +72,11 @@ def test_an_answer_that_must_stand_in_a_tag_counts_nowhere_else() -> None:
         Accuracy(answer="tags")  # type: ignore[arg-type]
 
 
+def test_an_answer_that_the_engine_could_not_make_is_unjudged_and_not_wrong() -> None:
+    (score,) = Accuracy().score([Attempt(PROBLEM, "", finish="error")])
+    assert score == Score(None, "generation failed")
+
+
 def tokenizer_with(template: str, folder: Path) -> Any:
     from r1pipe.engines.text import load_tokenizer
 

@@ -52,6 +52,9 @@ class Accuracy:
             if checker not in CHECKERS:
                 scores[index] = Score(None, f"no checker is called {checker!r} (known: {', '.join((*CHECKERS, 'none'))})")
                 continue
+            if attempt.finish == "error":
+                scores[index] = Score(None, "generation failed")
+                continue
             response = split_response(attempt.text)
             if "thinking never closed" in response.faults:
                 scores[index] = Score(0.0, "thinking never closed: no answer")

@@ -1,7 +1,8 @@
 """Stage 1, cold start: the base learns to write readable long thinking from a few thousand traces, and becomes Dev1.
 
-Paper: 2.3.1 of v1, B.3.2 and B.4.2 of v2. Departs from it in that traces are given (from a file, or made by the built-in
-problems' worked solutions) and not rewritten by people.
+Paper: 2.3.1 of v1, B.3.2 and B.4.2 of v2. In the pipeline r1-full the traces are built from what R1-Zero wrote
+(`r1pipe.stages.traces`). Departs from the paper in that no people rewrite them, and in the pipeline r1 in that they are given:
+from a file, or from the built-in problems' worked solutions.
 """
 
 from __future__ import annotations
