@@ -23,15 +23,23 @@ FULL = [value for value in SMALL if not value.startswith("prepare.traces")] + [
 
 
 def digests(run: Path) -> dict[str, str]:
-    files = [*run.rglob("model.safetensors"), *run.rglob("part-*.parquet")]
-    kept = [path for path in files if not {"checkpoints", "rollouts"} & set(path.parts)]
-    return {str(path.relative_to(run)): hashlib.sha256(path.read_bytes()).hexdigest() for path in kept}
+    """Weights and tables that Zero's steps made."""
+    files = [*run.glob("0-zero/*/model/model.safetensors"), *run.glob("0-zero/*/*/part-*.parquet")]
+    return {
+        str(path.relative_to(run)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+        if path.parent.name != "rollouts"
+    }
 
 
-def test_one_command_goes_from_the_base_to_r1_by_way_of_zero_and_a_killed_run_ends_the_same(tmp_path: Path) -> None:
-    command = ["run-all", "--recipe", "nano-full", "--run", "whole", *sets(FULL)]
-    r1pipe(*command, cwd=tmp_path)
-    whole = tmp_path / "runs" / "whole"
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("full")
+    r1pipe("run-all", "--recipe", "nano-full", "--run", "whole", *sets(FULL), cwd=folder)
+    return folder / "runs" / "whole"
+
+
+def test_one_command_goes_from_the_base_to_r1_by_way_of_zero(whole: Path) -> None:
     assert {str(path.parent.relative_to(whole)) for path in whole.rglob("manifest.json")} == {
         step.folder for step in load("r1-full").steps
     }
@@ -43,8 +51,14 @@ def test_one_command_goes_from_the_base_to_r1_by_way_of_zero_and_a_killed_run_en
     assert len(traces) == outcomes["kept"] > 0
     assert json.loads((whole / "1-cold-start/manifest.json").read_text())["summary"]["rows"] == len(traces)
 
-    command[command.index("whole")] = "killed"
-    kill_during("0-zero/train", tmp_path, command, whole_tree=True)
-    kill_during("0-zero/sample", tmp_path, ["resume", "killed"], whole_tree=False)
-    r1pipe("resume", "killed", cwd=tmp_path)
-    assert digests(tmp_path / "runs" / "killed") == digests(whole)
+
+def test_zero_killed_in_training_and_in_sampling_ends_with_the_same_weights_attempts_and_traces(whole: Path) -> None:
+    folder, until = whole.parent.parent, ["--until", "zero/build"]
+    kill_during(
+        "0-zero/train", folder, ["run-all", "--recipe", "nano-full", "--run", "killed", *sets(FULL), *until], whole_tree=True
+    )
+    kill_during("0-zero/sample", folder, ["run-all", "--run", "killed", *until], whole_tree=False)
+    r1pipe("run-all", "--run", "killed", *until, cwd=folder)
+    made = digests(folder / "runs" / "killed")
+    assert {Path(name).parts[1] for name in made} == {"train", "sample", "build"}
+    assert made == digests(whole)
