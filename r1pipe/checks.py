@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from r1pipe.artifact import check_model, digest_base
 from r1pipe.data.chat import CLOSE, OPEN
@@ -29,6 +30,8 @@ from r1pipe.stages.prepare import normalised
 from r1pipe.stages.sections import RewardsSection, SamplingSection
 from r1pipe.stages.traces import Config as TracesConfig
 from r1pipe.stages.zero import Config as ZeroConfig
+from r1pipe.train.scoring_time import check_scoring_time
+from r1pipe.train.settings import GrpoSettings
 from r1pipe.views.amounts import amounts
 
 
@@ -65,7 +68,7 @@ def check_recipe(
         if isinstance(section, RewardsSection) and any(name in step.shares for step in chosen):
             yield _fact("recipe", name, partial(_rewards, section))
     for step in chosen:
-        yield _fact("steps", step.name, partial(_step, step, recipe, generate))
+        yield _fact("steps", step.name, partial(_step, pipeline, step, recipe, generate))
 
 
 def refuse_mistakes(pipeline: Pipeline, recipe: Recipe, steps: Sequence[Step]) -> None:
@@ -120,6 +123,7 @@ def _base(pipeline: Pipeline, recipe: Recipe) -> str:
             f"{folder}/tokenizer.json has {' and '.join(special)} as special tokens, which are stripped before rewards see them",
             "register them as ordinary tokens ('special': false)",
         )
+    _stop_token(folder)
     digest, pinned = digest_base(folder), recipe.base.digest.removeprefix("sha256:")
     if pinned and not digest.startswith(pinned):
         raise ArtifactError(
@@ -129,15 +133,46 @@ def _base(pipeline: Pipeline, recipe: Recipe) -> str:
     return f"{recipe.base.model}, digest {digest[:12]}{', as pinned' if pinned else ''}"
 
 
-def _special_tags(folder: Path) -> list[str]:
-    """Thinking tags that the tokenizer drops on decoding."""
-    path = folder / "tokenizer.json"
-    if not path.is_file():
-        return []
+def _stop_token(folder: Path) -> None:
+    """The model's own settings stop at the tokenizer's end token, as far as the files say without loading them."""
+    ends = _read_json(folder / "tokenizer_config.json").get("eos_token")
+    name = ends.get("content") if isinstance(ends, dict) else ends
+    ids = {token.get("content"): token.get("id") for token in _read_json(folder / "tokenizer.json").get("added_tokens", [])}
+    settings = next(
+        (found for found in ("generation_config.json", "config.json") if "eos_token_id" in _read_json(folder / found)), ""
+    )
+    stops = _read_json(folder / settings).get("eos_token_id") if settings else None
+    if name in ids and stops is not None and ids[name] not in (stops if isinstance(stops, list) else [stops]):
+        raise ArtifactError(
+            f"{folder}: {settings} stops at token {stops}, the tokenizer at {name!r}, token {ids[name]}: no answer would end",
+            f"set eos_token_id to {ids[name]} in {settings}, or make the other token the tokenizer's eos_token",
+        )
+
+
+def _room(folder: Path, config: GrpoSettings) -> None:
+    """A completion of the longest length leaves room for a prompt."""
+    positions = _read_json(folder / "config.json").get("max_position_embeddings")
+    if isinstance(positions, int) and config.max_completion_tokens >= positions:
+        raise RecipeError(
+            f"max_completion_tokens = {config.max_completion_tokens:,} leaves a prompt no room in {positions:,} positions",
+            f"set max_completion_tokens below {positions}",
+        )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """A JSON file of the model; empty when it is not there."""
     try:
-        added = json.loads(path.read_bytes()).get("added_tokens", [])
+        found = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
     except ValueError as error:
         raise ArtifactError(f"{path} is not JSON: {error}", "copy the model again") from error
+    return found if isinstance(found, dict) else {}
+
+
+def _special_tags(folder: Path) -> list[str]:
+    """Thinking tags that the tokenizer drops on decoding."""
+    added = _read_json(folder / "tokenizer.json").get("added_tokens", [])
     return [token["content"] for token in added if token.get("special") and token.get("content") in (OPEN, CLOSE)]
 
 
@@ -147,7 +182,7 @@ def _rewards(section: RewardsSection) -> str:
     return ", ".join(f"{part.name} × {part.weight:g}" for part in mix.parts)
 
 
-def _step(step: Step, recipe: Recipe, generate: bool) -> str:
+def _step(pipeline: Pipeline, step: Step, recipe: Recipe, generate: bool) -> str:
     """Sources give rows with the columns that are needed, engines exist, batches can be split."""
     config = recipe.configs[step.name]
     if isinstance(config, PrepareConfig):
@@ -160,7 +195,12 @@ def _step(step: Step, recipe: Recipe, generate: bool) -> str:
         _engine(config.rewrite.engine)
         if config.rewrite.engine == "openai":
             server_url({**os.environ, **recipe.launches[step.name].env})
-    return "; ".join(amounts(step, config, recipe.launches[step.name])[:2]) or "nothing to check"
+    launch = recipe.launches[step.name]
+    if isinstance(config, GrpoSettings):
+        _room(pipeline.locate_base(recipe.base.model), config)
+        answers = {"maths": config.questions_per_rollout * config.group}  # other checkers: once the problems are known
+        check_scoring_time(step.name, answers, launch.processes, launch.collective_minutes)
+    return "; ".join(amounts(step, config, launch)[:2]) or "nothing to check"
 
 
 def _sources(config: PrepareConfig, seed: int, generate: bool) -> str:

@@ -263,6 +263,27 @@ def check(
     raise typer.Exit(report(list(check_named(what, contents)), json, "not right"))
 
 
+@app.command("verify-resume", rich_help_panel=CHECKING)
+def verify_resume(
+    stage: Annotated[str, typer.Argument(metavar="STAGE[/STEP]", help="A step that trains.")],
+    run: RunOption = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the scratch runs where they are.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Prove on this machine that a killed and resumed step is the same step; the run itself is only read.
+
+    Examples:
+      r1pipe verify-resume reasoning-rl
+      r1pipe verify-resume cold-start --run nano --json
+    """
+    from r1pipe.opening import open_run
+    from r1pipe.rehearsal import report_json, report_lines, verify_resume
+
+    found = verify_resume(open_run(run), stage, keep)
+    console.show(json, lambda: report_json(found), lambda: console.plain("\n".join(report_lines(found))))
+    raise typer.Exit(0 if found.passed else 1)
+
+
 @app.command(rich_help_panel=CHECKING)
 def verify(
     file: FileArgument,

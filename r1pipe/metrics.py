@@ -36,10 +36,13 @@ class MetricsWriter:
         self._file.flush()
 
     def truncate_after(self, step: int) -> None:
-        """Drop every line whose "step" is above `step`; called when training goes on from a checkpoint at `step`."""
+        """Drop every line that will be written again when training goes on from a checkpoint at `step`.
+
+        These are the lines of later steps, and the rollout that begins at `step` itself.
+        """
         self._file.flush()
         lines = read_metrics(self.path)
-        kept = [line for line in lines if not line.get("step", 0) > step]
+        kept = [line for line in lines if not line.get("step", 0) > step - (line.get("kind") == "rollout")]
         if len(kept) == len(lines):
             return
         self._file.close()

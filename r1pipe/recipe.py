@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from r1pipe.errors import RecipeError
 from r1pipe.graph import Pipeline, reads_base, section_of
+from r1pipe.guards import GuardSettings
 from r1pipe.recipe_check import Mistake, as_error, find_nonfinite, not_a_table, shown, unknown_key, validate
 from r1pipe.recipe_text import KeyPath, dotted, duplicates, key_lines, read_set, set_value
 from r1pipe.stage import Step, StepConfig
@@ -76,6 +77,10 @@ class Launch(BaseModel):
     """A step that reports no progress for so long shows its stacks and fails; 0 never. The paper's rollouts took 18 minutes."""
     report_to: tuple[str, ...] = ()
     """Experiment trackers besides the run's own files: "tensorboard", "wandb", "trackio", "mlflow"."""
+    guards: GuardSettings = GuardSettings()
+    """When a run of reinforcement learning that is lost stops by itself."""
+    collective_minutes: PositiveFloat = 30.0
+    """How long one training process waits for another before it gives up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +281,8 @@ def _launches(raw: Any, pipeline: Pipeline, elsewhere: Mapping[str, str], mistak
         merged = dict(defaults)
         for name in dict.fromkeys((step.stage, step.name)):
             override = overrides.get(name, {})
-            merged |= override | {"env": merged.get("env", {}) | override.get("env", {})}
+            inner = {key: merged.get(key, {}) | override.get(key, {}) for key in ("env", "guards")}
+            merged |= override | inner
         launches[step.name] = Launch.model_validate(merged)
     return launches
 

@@ -154,6 +154,24 @@ def test_a_run_killed_in_four_steps_ends_with_the_same_models_and_tables_bit_for
     assert digests(folder / "runs" / "killed") == digests(finished)
 
 
+@pytest.mark.parametrize(
+    "step",
+    [
+        "reasoning-rl",
+        *(pytest.param(name, marks=pytest.mark.heavy) for name in ("cold-start", "mixed-rl/reward-models", "mixed-rl")),
+    ],
+)
+def test_verify_resume_kills_a_short_copy_of_a_step_and_leaves_the_run_as_it_was(step: str, finished: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
+    found = json.loads(r1pipe("verify-resume", step, "--run", "whole", "--json", cwd=finished.parent.parent).stdout)
+    assert found["verdict"] == "exact"
+    assert all(model["differing"] == 0 and model["tensors"] > 20 for model in found["models"].values())
+    assert 0 < found["resumed_from"] < found["steps"]
+    assert found["killed_after"] >= found["resumed_from"] > 0
+    assert {path: path.stat().st_mtime_ns for path in finished.rglob("*")} == before
+    assert [path.name for path in finished.parent.iterdir() if path.name.startswith(".verify")] == []
+
+
 def test_a_stopped_run_says_how_to_go_on_and_exits_with_75(finished: Path) -> None:
     folder = finished.parent.parent
     r1pipe("fork", "whole", "stopped", "--before", "reasoning-rl", cwd=folder)

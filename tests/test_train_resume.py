@@ -5,77 +5,24 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from tiny import make_tiny_model, weights_digest
+from train_helpers import GRPO, PROBLEMS, Crash, context, grpo
 
-from r1pipe.data.rows import Attempt, Problem, Score
+from r1pipe.data.rows import Attempt, Score
 from r1pipe.data.schedule import prompt_order
 from r1pipe.errors import Stopped, TrainingError
-from r1pipe.recipe import Launch
 from r1pipe.rewards import Mix
 from r1pipe.rewards.mix import Part
-from r1pipe.stage import Step, StepContext
-from r1pipe.train.settings import GrpoSettings, RewardModelSettings, SftSettings
+from r1pipe.train.settings import RewardModelSettings, SftSettings
 
 pytestmark = pytest.mark.slow
-
-PROBLEMS = [Problem(id=str(n), question=f"{n}+1=", answer=str(n + 1)) for n in range(40)]
-
-
-class Crash(Exception):
-    """Stands for the moment of a kill: nothing after it runs, what is on disk stays."""
-
-
-class Rule:
-    """Rewards the share of even bytes, so that groups differ; crashes at a given call."""
-
-    def __init__(self, crash_at: int = -1) -> None:
-        self.calls = 0
-        self.crash_at = crash_at
-
-    def score(self, attempts: list[Attempt]) -> list[Score | None]:
-        self.calls += 1
-        if self.calls == self.crash_at:
-            raise Crash
-        return [Score(round(8 * sum(ord(c) % 2 == 0 for c in a.completion) / max(1, len(a.completion))) / 8) for a in attempts]
-
-
-def context(folder: Path, stop: Any = lambda: False, outputs: tuple[str, ...] = ("model",)) -> StepContext:
-    folder.mkdir(parents=True, exist_ok=True)
-    step = Step("toy", "toy", lambda _: {}, SftSettings, writes=dict.fromkeys(outputs, "model"))
-    launch = Launch(checkpoint_every=2, threads=1)
-    return StepContext(step, None, {"chat": SimpleNamespace(system="")}, launch, {}, {"policy": "d"}, folder, 3, stop)
 
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_tiny_model(tmp_path_factory.mktemp("base"))
-
-
-GRPO = GrpoSettings(
-    steps=8,
-    questions_per_step=2,
-    group=4,
-    minibatches=2,
-    learning_rate=1e-2,
-    kl=0.1,
-    max_completion_tokens=12,
-    refresh_reference=4,
-)
-
-
-def grpo(ctx: StepContext, base: Path, settings: GrpoSettings = GRPO, crash_at: int = -1, late: int = 0) -> dict[str, Any]:
-    from r1pipe.train.grpo import train_grpo
-
-    order = prompt_order(
-        verifiable=list(range(40)), general=[], rollouts=settings.rollouts, questions=settings.questions_per_rollout,
-        general_from=0, general_share=0.0, seed=3,
-    )  # fmt: skip
-    mix = Mix((Part("rule", Rule(crash_at), 1.0), Part("late", Rule(), 0.5, late)))
-    return train_grpo(ctx, settings, policy=base, problems=PROBLEMS, order=order, mix=mix, system="", what="toy")
 
 
 @pytest.fixture(scope="module")

@@ -1,15 +1,14 @@
 """What every trainer of ours does around its steps: guard, record, checkpoint, stop.
 
 One callback (the trainer's library wants a class here) holds the four duties, so that their order within a step is plain:
-non-finite numbers stop the run *before* the optimizer applies them; then metrics are written; then a checkpoint is sealed with
-the reference policy inside; then, if the user asked, training stops at a boundary from which it can be resumed exactly.
+non-finite numbers stop the run *before* the optimizer applies them; then metrics are written, and the guards look at them; then a
+checkpoint is sealed with the reference policy inside; then, if the user asked, training stops at a boundary from which it can be
+resumed exactly.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,11 @@ from safetensors.torch import save_model as save_weights
 from transformers import TrainerCallback
 
 from r1pipe.errors import TrainingError
-from r1pipe.metrics import MetricsWriter, write_progress
+from r1pipe.guards import Alarm
+from r1pipe.metrics import write_progress
 from r1pipe.stall import still_moving
 from r1pipe.train.checkpoint import check_space, checkpoints, rotate, seal, step_of
+from r1pipe.train.watch import Watch
 
 REFERENCE = "reference.safetensors"
 
@@ -38,52 +39,6 @@ RENAMED = {
     "margin": "margin",
 }
 """The trainers' names -> ours, in metrics.jsonl."""
-
-
-@dataclass
-class Watch:
-    """What the callback needs to know of its step.
-
-    Attributes:
-        what: label in the progress line, e.g. "reasoning-rl".
-        folder: the checkpoints' folder.
-        steps: planned optimizer steps.
-        boundary: checkpoints fall on multiples of this many steps (a rollout; 1 for SFT).
-        checkpoint_every: steps between checkpoints, rounded up to a boundary.
-        keep: sealed checkpoints to keep.
-        belongs_to: what a checkpoint's state belongs to; see `checkpoint.seal`.
-        metrics: where the step's metrics go.
-        progress: path of the progress file.
-        stop_requested: True once the user asked to stop.
-        stall_minutes: how long a step may take before the run counts as stalled.
-        reference: the reference policy, when there is one.
-        refresh: steps between copies of the policy into the reference (0: never).
-        live: latest numbers for the progress file, filled by the reward side.
-        before_step: called with the number of steps done before each optimizer step, also the first after a resume.
-    """
-
-    what: str
-    folder: Path
-    steps: int
-    boundary: int
-    checkpoint_every: int
-    keep: int
-    belongs_to: Mapping[str, Any]
-    metrics: MetricsWriter
-    progress: Path
-    stop_requested: Callable[[], bool]
-    stall_minutes: float
-    reference: Any = None
-    refresh: int = 0
-    live: dict[str, Any] = field(default_factory=dict)
-    before_step: Callable[[int], None] = lambda step: None
-    started: float = field(default_factory=time.monotonic)
-    first_step: int = 0
-
-    @property
-    def interval(self) -> int:
-        """Steps between checkpoints."""
-        return -(-self.checkpoint_every // self.boundary) * self.boundary
 
 
 class RunCallback(TrainerCallback):
@@ -123,10 +78,10 @@ class RunCallback(TrainerCallback):
         gradients = [p.grad for p in kwargs["model"].parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients) if gradients else torch.tensor(0.0)
         if not torch.isfinite(norm):
-            raise TrainingError(
-                f"{self.watch.what}: the gradient of step {state.global_step + 1} is {norm.item()}; the weights were not changed",
-                f"the last good checkpoint is kept; lower the learning rate, or look at the rollout of step {state.global_step}",
-            )
+            step = int(state.global_step)
+            problem = f"the gradient of step {step + 1} is {norm.item()}; the weights were not changed"
+            hint = "lower the learning rate, or look at the batch"
+            raise self.watch.alarmed(Alarm("gradient", problem, hint, True, step, (norm.item(),)), step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
         """Refresh the reference, ask for a checkpoint at boundaries, stop there when the user asked."""
@@ -153,7 +108,9 @@ class RunCallback(TrainerCallback):
         self.watch.live.update(
             {key: numbers[key] for key in ("loss", "kl", "entropy", "pair_accuracy") if numbers.get(key) is not None}
         )
-        self.watch.metrics.write({"kind": "step", "step": state.global_step, **numbers})
+        line = {"kind": "step", "step": int(state.global_step), **numbers}
+        self.watch.metrics.write(line)
+        self.watch.observe(line)  # the trainer logs before it saves: a run that stops here has not saved this step
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Add what the trainer leaves out, seal the checkpoint, and only then delete older ones."""
@@ -169,7 +126,7 @@ class RunCallback(TrainerCallback):
                 )
         seal(checkpoint, self.watch.belongs_to)
         self.last_saved = checkpoint
-        rotate(self.watch.folder, self.watch.keep)
+        rotate(self.watch.folder, self.watch.keep, self.watch.guards.suspect_since())
 
     def _report(self, step: int) -> None:
         elapsed = time.monotonic() - self.watch.started

@@ -95,13 +95,21 @@ def newest_whole(folder: Path, belongs_to: Mapping[str, Any]) -> tuple[Path | No
     return None, notices
 
 
-def rotate(folder: Path, keep: int) -> None:
-    """Delete sealed checkpoints beyond the newest `keep`, and every unsealed one older than the newest sealed one."""
+def rotate(folder: Path, keep: int, good_until: int | None = None) -> None:
+    """Delete sealed checkpoints beyond the newest `keep`, and every unsealed one older than the newest sealed one.
+
+    Args:
+        good_until: when a guard has begun to count, the last step before what it counts: the newest checkpoint up to there stays,
+            however many bad ones come after it.
+    """
     sealed = [path for path in checkpoints(folder) if (path / SEAL).is_file()]
     if not sealed:
         return
     newest = step_of(sealed[0])
+    good = [path for path in sealed if good_until is not None and step_of(path) <= good_until][:1]
     for path in checkpoints(folder):
+        if path in good:
+            continue
         if path in sealed[keep:] or (path not in sealed and step_of(path) < newest):
             # the seal goes first: a deletion that is interrupted must not leave a folder that looks whole
             (path / SEAL).unlink(missing_ok=True)

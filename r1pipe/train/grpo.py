@@ -29,9 +29,11 @@ from r1pipe.rewards.length import OverlongPenalty
 from r1pipe.rewards.mix import Part
 from r1pipe.stage import StepContext
 from r1pipe.train.advantages import advantages
+from r1pipe.train.contract import try_prompts
 from r1pipe.train.prompts import short_limit
 from r1pipe.train.rollouts import RolloutScorer
 from r1pipe.train.run import is_main, make_watch, processes, rank, run_training, save_final
+from r1pipe.train.scoring_time import busiest_rollout, check_scoring_time
 from r1pipe.train.settings import DEFAULT_MICRO_BATCH, GrpoSettings, LoraSettings
 
 
@@ -72,6 +74,7 @@ def common_arguments(context: StepContext, settings: Any, dtype: torch.dtype) ->
         "disable_tqdm": True,
         "dataloader_num_workers": 0,
         "gradient_checkpointing": context.launch.gradient_checkpointing,
+        "ddp_timeout": round(60 * context.launch.collective_minutes),
     }
 
 
@@ -107,6 +110,10 @@ def train_grpo(
     micro, accumulation = settings.split(processes(), context.launch.micro_batch or DEFAULT_MICRO_BATCH)
     belongs_to = {**settings.model_dump(mode="json"), "problems": len(problems), **context.input_digests}
     watch = make_watch(context, what, settings.steps, settings.minibatches, belongs_to)
+    if is_main():
+        for odd in try_prompts(tokenizer, policy, problems, mix, system, settings.max_completion_tokens, what):
+            watch.notice(0, odd)
+        check_scoring_time(what, busiest_rollout(problems, order, settings.group), processes(), context.launch.collective_minutes)
     rows = [row for rollout in order.rollouts for row in rollout]
     notices = [notice for notice in (short_limit(policy, settings.longest_answer),) if notice]
     for notice in notices:
@@ -154,6 +161,7 @@ def train_grpo(
         live=watch.live,
         main_process=is_main(),
         shape=partial(shape_rollout, settings) if own_advantages(settings) else None,
+        observe=watch.observe,
     )
     trainer = GRPOTrainer(
         model=str(policy),
@@ -168,6 +176,7 @@ def train_grpo(
     watch.before_step = partial(set_token_limit, trainer, settings)
     watch.reference = trainer.accelerator.unwrap_model(trainer.ref_model) if trainer.ref_model is not None else None
     watch.refresh = settings.refresh_reference if watch.reference is not None else 0
+    watch.evidence = scorer.evidence
     done = run_training(trainer, watch)
     save_final(trainer, tokenizer, context.output("model"), merge=settings.lora is not None)
     return {

@@ -18,13 +18,18 @@ from typing import Any
 from r1pipe.data.chat import split_response
 from r1pipe.data.reflection import reflection_count
 from r1pipe.data.rows import Attempt, Problem
-from r1pipe.data.tables import ATTEMPT_COLUMNS, attempt_row, write_part
+from r1pipe.data.tables import ATTEMPT_COLUMNS, attempt_row, part_path, write_part
 from r1pipe.errors import TrainingError
 from r1pipe.intervals import mean
 from r1pipe.metrics import MetricsWriter
 from r1pipe.rewards import Mix, Row
 from r1pipe.rewards.base import CUT
 from r1pipe.train.advantages import signal_shares
+
+SHOWN_ATTEMPTS = 4
+"""Answers of a batch that are shown when a guard stops the run, spread over its groups."""
+FLAT = ("flat_share", "flat_right", "flat_wrong")
+"""Shares of groups without signal: all, all answers right, all wrong."""
 
 
 @dataclass
@@ -45,6 +50,7 @@ class RolloutScorer:
         main_process: whether this process writes.
         shape: totals and attempts of this process -> what TRL is told; None tells it the totals.
         ends: ids of the tokens that end an answer.
+        observe: told of each rollout's line once the rollout is on the disk; raises when going on would be wrong.
     """
 
     problems: Sequence[Problem]
@@ -60,7 +66,9 @@ class RolloutScorer:
     main_process: bool
     shape: Callable[[list[float | None], list[Attempt]], list[float | None]] | None = None
     ends: frozenset[int] = frozenset()
+    observe: Callable[[Mapping[str, Any]], None] = lambda line: None
     __name__: str = "total"
+    _last: tuple[int, Sequence[Attempt], Sequence[Row]] | None = None
 
     def __call__(
         self, *, completion_ids: list[list[int]], row: list[int], trainer_state: Any, **columns: Any
@@ -84,6 +92,7 @@ class RolloutScorer:
             raise TrainingError(
                 f"no answer of the rollout at step {step} could be judged: {'; '.join(notes[:3])}", "look at the checker's notes"
             )
+        self._last = (step, attempts, rows)
         if self.main_process:
             self._record(attempts, rows, step)
         totals = [scored.total for scored in rows]
@@ -92,15 +101,43 @@ class RolloutScorer:
         columns["log_metric"]("total", mean([total for total in totals if total is not None]))
         return self.shape(totals, attempts)
 
+    def evidence(self) -> dict[str, Any]:
+        """The rollout that was scored last, for whoever must show it: number, table, problems, some of the answers."""
+        if self._last is None:
+            return {}
+        step, attempts, rows = self._last
+        number = step // self.minibatches
+        chosen = sorted({index * len(rows) // SHOWN_ATTEMPTS for index in range(SHOWN_ATTEMPTS)})
+        return {
+            "rollout": number,
+            "table": f"{self.folder.name}/{part_path(self.folder, number).name}" if self.keep else "",
+            "problems": [attempt.problem.id for attempt in attempts[:: self.group]],
+            "attempts": [
+                {
+                    "problem": attempts[index].problem.id,
+                    "question": attempts[index].problem.question,
+                    "completion": attempts[index].completion,
+                    "finish": attempts[index].finish,
+                    "tokens": attempts[index].tokens,
+                    "total": rows[index].total,
+                    "scores": {name: score.value for name, score in rows[index].parts.items() if score is not None},
+                }
+                for index in chosen
+            ],
+        }
+
     def _record(self, attempts: list[Attempt], rows: list[Row], step: int) -> None:
-        record = rollout_numbers(attempts, rows, self.group, self.mix.weights)
-        self.metrics.write({"kind": "rollout", "step": step, **record})
+        line = {"kind": "rollout", "step": step, **rollout_numbers(attempts, rows, self.group, self.mix.weights)}
+        self.metrics.write(line)
         self.live.update(
             {
-                "rewards": record["rewards"],
-                "tokens": record["tokens_mean"],
-                "flat_groups": record["flat_share"],
-                "truncated": record["truncated_share"],
+                "rewards": line["rewards"],
+                "tokens": line["tokens_mean"],
+                "flat_groups": line["flat_share"],
+                "flat_right": line["flat_right"],
+                "flat_wrong": line["flat_wrong"],
+                "truncated": line["truncated_share"],
+                "domains": line["domains"],
             }
         )
         best = max(range(len(rows)), key=lambda index: (rows[index].total or 0.0, -index))
@@ -112,6 +149,7 @@ class RolloutScorer:
                 for index, (attempt, scored) in enumerate(zip(attempts[:kept], rows[:kept], strict=True))
             ]
             write_part(self.folder, step // self.minibatches, table, ATTEMPT_COLUMNS)
+        self.observe(line)
 
 
 def rollout_numbers(attempts: Sequence[Attempt], rows: Sequence[Row], group: int, weights: Mapping[str, float]) -> dict[str, Any]:
@@ -123,7 +161,8 @@ def rollout_numbers(attempts: Sequence[Attempt], rows: Sequence[Row], group: int
         unjudged: rows left out; cut: answers of which a reward model read the beginning only; tokens_mean; truncated_share;
         what the thinking is like (`thinking_numbers`); flat_share: share of groups whose totals are all equal (they teach
         nothing), and of those flat_right and flat_wrong (every accuracy 1, every accuracy 0); signal: each reward's share in what
-        tells the answers of a group apart (see `signal_shares`); domains: the same by domain (answers, right, flat_share).
+        tells the answers of a group apart (see `signal_shares`); domains: right,
+        flat_share, flat_right, flat_wrong and groups by domain.
     """
     names = list(rows[0].parts)
     judged: dict[str, list[float]] = {name: [] for name in names}
@@ -141,11 +180,14 @@ def rollout_numbers(attempts: Sequence[Attempt], rows: Sequence[Row], group: int
         flat += is_flat
         flat_right += is_flat and verdicts == {"right"}
         flat_wrong += is_flat and verdicts == {"wrong"}
-        entry = domains.setdefault(attempts[members[0]].problem.domain, {"right": [], "flat": []})
+        entry = domains.setdefault(attempts[members[0]].problem.domain, {name: [] for name in ("right", *FLAT)})
         entry["right"] += [
             float(rows[index].verdict == "right") for index in members if rows[index].verdict in ("right", "wrong")
         ]
-        entry["flat"].append(float(is_flat))
+        for name, found in zip(
+            FLAT, (is_flat, is_flat and verdicts == {"right"}, is_flat and verdicts == {"wrong"}), strict=True
+        ):
+            entry[name].append(float(found))
     return {
         "rewards": {name: mean(values) for name, values in judged.items()},
         "reward_spreads": {name: pstdev(values) if values else None for name, values in judged.items()},
@@ -162,7 +204,7 @@ def rollout_numbers(attempts: Sequence[Attempt], rows: Sequence[Row], group: int
         "flat_wrong": flat_wrong / len(groups),
         "signal": signal_shares([row.parts for row in rows], [row.total for row in rows], weights, group),
         "domains": {
-            name: {"right": mean(entry["right"]), "flat_share": mean(entry["flat"]), "groups": len(entry["flat"])}
+            name: {"right": mean(entry["right"]), **{key: mean(entry[key]) for key in FLAT}, "groups": len(entry["flat_share"])}
             for name, entry in sorted(domains.items())
         },
     }

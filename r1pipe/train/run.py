@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from r1pipe.errors import Stopped, TrainingError
+from r1pipe.guards import Guards
 from r1pipe.metrics import MetricsWriter
 from r1pipe.stage import StepContext
 from r1pipe.stall import finished
-from r1pipe.train.callbacks import RunCallback, Watch, drop_unsealed_after
+from r1pipe.train.callbacks import RunCallback, drop_unsealed_after
 from r1pipe.train.checkpoint import newest_whole, step_of
+from r1pipe.train.watch import Watch
 
 PROCESS_COUNT, PROCESS_RANK = "WORLD_SIZE", "RANK"
 
@@ -47,6 +49,7 @@ def make_watch(context: StepContext, what: str, steps: int, boundary: int, belon
         progress=context.folder / "progress.json",
         stop_requested=context.stop_requested,
         stall_minutes=context.launch.stall_minutes,
+        guards=Guards(context.launch.guards),
     )
 
 
@@ -60,7 +63,7 @@ def run_training(trainer: Any, watch: Watch) -> int:
     """
     checkpoint, notices = newest_whole(watch.folder, watch.belongs_to)
     start = step_of(checkpoint) if checkpoint else 0
-    for notice in notices:
+    for notice in notices if is_main() else ():
         watch.metrics.write({"kind": "notice", "step": start, "notice": notice})
         print(notice, flush=True)
     if start >= watch.steps:
@@ -71,6 +74,7 @@ def run_training(trainer: Any, watch: Watch) -> int:
     if is_main():
         watch.metrics.truncate_after(start)
         drop_unsealed_after(watch.folder, start)
+        watch.count_again()
     how = "resuming" if start else "starting"
     print(f"{watch.what}: {how} at step {start} of {watch.steps}, over {processes()} processes", flush=True)
     trainer.add_callback(RunCallback(watch, is_main()))

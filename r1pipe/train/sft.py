@@ -17,10 +17,12 @@ from trl import SFTConfig, SFTTrainer
 from r1pipe.engines.text import fitting_rows, load_model, load_tokenizer, pick_dtype, prompt_ids, training_row, turn_end
 from r1pipe.errors import TrainingError
 from r1pipe.stage import StepContext
+from r1pipe.train.contract import try_examples
 from r1pipe.train.grpo import common_arguments, lora_config
 from r1pipe.train.prompts import percentile_90, write_lengths
 from r1pipe.train.run import is_main, make_watch, processes, run_training, save_final
 from r1pipe.train.settings import DEFAULT_MICRO_BATCH, SftSettings, micro_batches
+from r1pipe.train.short import rehearsed
 
 
 def train_sft(
@@ -34,8 +36,10 @@ def train_sft(
     Raises:
         TrainingError: when no row fits, or a response does not survive tokenisation.
     """
+    examples = rehearsed(examples)
     tokenizer = load_tokenizer(model)
     turn_end(tokenizer)
+    try_examples(tokenizer, model, examples, system, what)
     rows, left_out = fitting_rows(
         [training_row(tokenizer, question, system, response) for question, response in examples], settings.max_tokens
     )

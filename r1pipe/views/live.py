@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -62,6 +62,8 @@ def picture(watch: Watch, width: int, height: int, stopping: str = "") -> Render
         numbers = numbers_table(watch, width)
         if numbers is not None:
             parts += [Text(), Padding(numbers, (0, 0, 0, 2))]
+        if (domains := signal_line(watch.progress.get("domains"))).plain:
+            parts.append(Padding(domains, (0, 0, 0, 2)))
         if watch.sample is not None and height >= 22:
             parts += [Text(), sample(watch.sample, width)]
     if stopping:
@@ -135,6 +137,17 @@ def numbers_table(watch: Watch, width: int) -> Table | None:
             cells += [console.one_line(label(key), most=24), amount(key, series.last), spark(series.values, wide)]
         table.add_row(*cells)
     return table
+
+
+def signal_line(domains: Any) -> Text:
+    """Share of groups without signal by domain, all right and all wrong apart; empty when nothing is known."""
+    line = Text("", no_wrap=True, overflow="ellipsis")
+    for name, found in domains.items() if isinstance(domains, Mapping) else ():
+        if isinstance(found, Mapping) and isinstance(found.get("flat_share"), int | float):
+            line.append(" · " if line.plain else "no signal  ", style="dim").append(console.escaped(str(name)))
+            right, wrong = (found.get(key) or 0.0 for key in ("flat_right", "flat_wrong"))
+            line.append(f" {found['flat_share']:.0%} (right {right:.0%}, wrong {wrong:.0%})", style="dim")
+    return line
 
 
 def sample(pair: tuple[str, str], width: int) -> RenderableType:

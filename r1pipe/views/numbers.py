@@ -38,6 +38,8 @@ HEADLINES = (
     "total_mean",
     "tokens_mean",
     "flat_share",
+    "flat_right",
+    "flat_wrong",
     "kl",
     "loss",
     "pair_accuracy",

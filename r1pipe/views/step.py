@@ -25,7 +25,7 @@ from r1pipe.views.numbers import Series, amount, collect, label
 from r1pipe.views.plots import finite, plot
 from r1pipe.views.settings import changes_text, settings_of
 from r1pipe.views.status import command, detail
-from r1pipe.views.summary import summary_view
+from r1pipe.views.summary import records_view, summary_view
 from r1pipe.views.tables import is_table
 
 PLOT_WIDTH = 36
@@ -35,6 +35,8 @@ SHORT = 8
 
 UNPLOTTED = ("step_seconds", "learning_rate", "answers")
 SAMPLE_CHARACTERS = 600
+DOMAIN_COLUMNS = ("right", "flat_share", "flat_right", "flat_wrong", "groups")
+"""Numbers of a domain in a rollout's line, in the order in which they are shown."""
 
 
 def tables_of(opened: Opened, step: Step) -> list[str]:
@@ -76,9 +78,22 @@ def step_view(opened: Opened, place: StepPlan, width: int) -> RenderableType:
         plots = plots_view(series, width)
         if plots is not None:
             parts += _section(f"metrics {name}".strip(), plots)
+    if domains := last_domains(opened, step):
+        parts += _section("the last rollout by domain", records_view(domains))
     parts += _failure(opened, place)
     parts += _samples(opened, step)
     return Group(*parts)
+
+
+def last_domains(opened: Opened, step: Step) -> dict[str, dict[str, Any]]:
+    """What the last rollout says of each domain: share right, groups without signal, of these all right and all wrong."""
+    lines = read_metrics(opened.run.metrics_path(step))
+    found = next((line["domains"] for line in reversed(lines) if isinstance(line.get("domains"), dict)), {})
+    return {
+        str(name): {label(key): entry[key] for key in DOMAIN_COLUMNS if key in entry}
+        for name, entry in found.items()
+        if isinstance(entry, dict)
+    }
 
 
 def _section(title: str, body: RenderableType) -> list[RenderableType]:
@@ -89,7 +104,9 @@ def record(manifest: Manifest) -> RenderableType:
     """When, where and with what it was made."""
     versions = " ".join(f"{name} {found}" for name, found in manifest.versions.items() if found)
     launch = ", ".join(
-        f"{key} {console.value(found)}" for key, found in manifest.launch.items() if found not in (None, [], {}, "")
+        f"{key} {console.value(found)}"
+        for key, found in manifest.launch.items()
+        if found not in (None, [], {}, "") and key != "guards"  # they change nothing of what was made
     )
     memory = console.size(manifest.peak_memory_bytes) if manifest.peak_memory_bytes else ""
     device = f"{manifest.device}, {console.size(manifest.peak_device_bytes)}" if manifest.peak_device_bytes else manifest.device
@@ -253,4 +270,6 @@ def step_inspection(opened: Opened, place: StepPlan) -> dict[str, Any]:
             for name, series in metrics_of(opened, step).items()
         },
         "sample": read_progress(opened.run.progress_path(step)).get("sample"),
+        "domains": last_domains(opened, step),
+        "guard": read_json(opened.run.step_dir(step) / "guard.json") if place.state != "done" else None,
     }
