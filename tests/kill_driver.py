@@ -79,7 +79,7 @@ def train(spec: dict[str, Any]) -> None:
         tokenizer = load_tokenizer(base)
         rows = [
             Judged(f"q{n}", *(judged_ids(tokenizer, f"q{n}", "", word * (1 + n % 3)) for word in ("yes", "no")))
-            for n in range(60)
+            for n in range(120)
         ]
         settings_rm = RewardModelSettings(
             epochs=1, batch=8, learning_rate=5e-3, max_tokens=64, held_out_share=0.3, min_accuracy_above=0

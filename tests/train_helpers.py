@@ -56,12 +56,18 @@ def context(folder: Path, stop: Any = lambda: False, outputs: tuple[str, ...] = 
 
 
 def grpo(
-    ctx: StepContext, base: Path, settings: GrpoSettings = GRPO, crash_at: int = -1, late: int = 0, mix: Mix | None = None
+    ctx: StepContext,
+    base: Path,
+    settings: GrpoSettings = GRPO,
+    crash_at: int = -1,
+    late: int = 0,
+    mix: Mix | None = None,
+    problems: int = 40,
 ) -> dict[str, Any]:
     from r1pipe.train.grpo import train_grpo
 
     order = prompt_order(
-        verifiable=list(range(40)), general=[], rollouts=settings.rollouts, questions=settings.questions_per_rollout,
+        verifiable=list(range(problems)), general=[], rollouts=settings.rollouts, questions=settings.questions_per_rollout,
         general_from=0, general_share=0.0, seed=3,
     )  # fmt: skip
     mix = mix or Mix((Part("rule", Rule(crash_at), 1.0), Part("late", Rule(), 0.5, late)))

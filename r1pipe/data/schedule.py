@@ -7,8 +7,9 @@ it at the next rollout by counting, and general prompts join at a stated rollout
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +19,20 @@ class Order:
     Attributes:
         rollouts: one tuple of row numbers per rollout; each rollout asks every listed question `group` times.
         epochs: how often the pool of verifiable problems was gone through, as a fraction.
+        draw: makes the order anew, given from which rollout on a row is left out.
     """
 
     rollouts: tuple[tuple[int, ...], ...]
     epochs: float
+    draw: Callable[[Mapping[int, int]], Order] = field(compare=False, repr=False)
+
+    def dropping(self, dropped_from: Mapping[int, int]) -> Order:
+        """The same order with rows left out, each from a rollout of its own on; later rows move up.
+
+        Args:
+            dropped_from: row -> the first rollout that does not ask it. When nothing would be left, everything is asked again.
+        """
+        return self.draw(dropped_from)
 
 
 def _endless(rows: list[int], seed: str) -> Iterator[int]:
@@ -55,14 +66,21 @@ def prompt_order(
         general_share: share of a rollout's questions that are general from then on, spread evenly through the rollout.
         seed: the run's seed.
     """
-    rules, others = _endless(verifiable, f"rules:{seed}"), _endless(general, f"general:{seed}")
     count = round(questions * general_share) if general else 0
-    result = []
-    used = 0
-    for rollout in range(rollouts):
-        mixed = count if rollout >= general_from else 0
-        rows = [next(rules) for _ in range(questions - mixed)] + [next(others) for _ in range(mixed)]
-        used += questions - mixed
-        random.Random(f"place:{seed}:{rollout}").shuffle(rows)
-        result.append(tuple(rows))
-    return Order(tuple(result), used / max(1, len(verifiable)))
+
+    def draw(dropped_from: Mapping[int, int]) -> Order:
+        rules, others = _endless(verifiable, f"rules:{seed}"), _endless(general, f"general:{seed}")
+        result, used = [], 0
+        for rollout in range(rollouts):
+            mixed = count if rollout >= general_from else 0
+            left_out = {row for row, first in dropped_from.items() if first <= rollout}
+            if left_out.issuperset(verifiable):
+                left_out = set()
+            known = (row for row in rules if row not in left_out)
+            rows = [*islice(known, questions - mixed), *islice(others, mixed)]
+            used += questions - mixed
+            random.Random(f"place:{seed}:{rollout}").shuffle(rows)
+            result.append(tuple(rows))
+        return Order(tuple(result), used / max(1, len(verifiable)), draw)
+
+    return draw({})

@@ -51,16 +51,21 @@ class RunCallback(TrainerCallback):
         self.refreshed_at = 0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Put the reference policy back as it was when the checkpoint was made."""
+        """Put back what the trainer does not know of as it was when the checkpoint was made."""
         still_moving(self.watch.stall_minutes)
         self.watch.first_step = state.global_step
         self.watch.started = time.monotonic()
-        if state.global_step == 0:
-            return
-        checkpoint = self.watch.folder / f"checkpoint-{state.global_step}"
+        if state.global_step:
+            self._restore(int(state.global_step))
+        self.watch.at_start()
+
+    def _restore(self, step: int) -> None:
+        checkpoint = self.watch.folder / f"checkpoint-{step}"
         self.last_saved = checkpoint
+        if self.watch.extra is not None:
+            self.watch.extra.load(checkpoint)
         if self.watch.refresh:
-            self.refreshed_at = state.global_step // self.watch.refresh * self.watch.refresh
+            self.refreshed_at = step // self.watch.refresh * self.watch.refresh
         if (checkpoint / REFERENCE).is_file():
             load_weights(self.watch.reference, checkpoint / REFERENCE)
         elif self.refreshed_at:
@@ -119,6 +124,8 @@ class RunCallback(TrainerCallback):
         checkpoint = self.watch.folder / f"checkpoint-{state.global_step}"
         if self.watch.reference is not None and self.refreshed_at:
             save_weights(self.watch.reference, str(checkpoint / REFERENCE))
+        if self.watch.extra is not None:
+            self.watch.extra.save(checkpoint)
         for name, tensor in kwargs["model"].named_parameters():
             if not torch.isfinite(tensor).all():
                 raise TrainingError(

@@ -92,7 +92,9 @@ def spread(items: Sequence[Item], key: Any) -> list[Item]:
     """At most ROWS items, spread evenly, with the largest by `key` among them."""
     if not items:
         return []
-    places = {index * len(items) // ROWS for index in range(ROWS)} | {max(range(len(items)), key=lambda at: key(items[at]))}
+    places = {index * len(items) // (ROWS - 1) for index in range(ROWS - 1)} | {
+        max(range(len(items)), key=lambda at: key(items[at]))
+    }
     return [items[place] for place in sorted(places)]
 
 

@@ -29,12 +29,15 @@ from r1pipe.rewards.length import OverlongPenalty
 from r1pipe.rewards.mix import Part
 from r1pipe.stage import StepContext
 from r1pipe.train.advantages import advantages
+from r1pipe.train.agreement import PROMPTS, check_agreement
 from r1pipe.train.contract import try_prompts
+from r1pipe.train.pool import PromptPool
 from r1pipe.train.prompts import short_limit
 from r1pipe.train.rollouts import RolloutScorer
 from r1pipe.train.run import is_main, make_watch, processes, rank, run_training, save_final
 from r1pipe.train.scoring_time import busiest_rollout, check_scoring_time
 from r1pipe.train.settings import DEFAULT_MICRO_BATCH, GrpoSettings, LoraSettings
+from r1pipe.train.watch import Watch
 
 
 def lora_config(lora: LoraSettings | None, task: str) -> LoraConfig | None:
@@ -78,6 +81,26 @@ def common_arguments(context: StepContext, settings: Any, dtype: torch.dtype) ->
     }
 
 
+def _agree(trainer: GRPOTrainer, watch: Watch, pool: PromptPool, settings: GrpoSettings, system: str) -> None:
+    """Compare sampling and training on the first prompts of the rollout that comes next, and write down how far they agree."""
+    rows = pool.order_now().rollouts[watch.first_step // settings.minibatches][:PROMPTS]
+    prompts = [prompt_ids(trainer.processing_class, pool.problems[row].question, system) for row in rows]
+    found = check_agreement(trainer, prompts, settings.temperature, settings.top_p)
+    if found and is_main():
+        watch.metrics.write({"kind": "agreement", "step": watch.first_step, "log_probs": found})
+
+
+def prompts_in_order(pool: PromptPool, system: str) -> Dataset:
+    """The prompts as the trainer takes them, one after the other; looked up when they are fetched where the order may change."""
+
+    def rows(places: dict[str, list[int]]) -> dict[str, list[Any]]:
+        found = [pool.row_at(place) for place in places["place"]]
+        return {"prompt": [messages(pool.problems[row].question, system) for row in found], "row": found}
+
+    places = {"place": list(range(sum(map(len, pool.order.rollouts))))}
+    return Dataset.from_dict(places).with_transform(rows) if pool.drop else Dataset.from_dict(rows(places))
+
+
 def train_grpo(
     context: StepContext,
     settings: GrpoSettings,
@@ -111,14 +134,14 @@ def train_grpo(
     belongs_to = {**settings.model_dump(mode="json"), "problems": len(problems), **context.input_digests}
     watch = make_watch(context, what, settings.steps, settings.minibatches, belongs_to)
     if is_main():
-        for odd in try_prompts(tokenizer, policy, problems, mix, system, settings.max_completion_tokens, what):
+        for odd in try_prompts(tokenizer, policy, problems, mix, system, settings.longest_answer, what):
             watch.notice(0, odd)
         check_scoring_time(what, busiest_rollout(problems, order, settings.group), processes(), context.launch.collective_minutes)
-    rows = [row for rollout in order.rollouts for row in rollout]
     notices = [notice for notice in (short_limit(policy, settings.longest_answer),) if notice]
     for notice in notices:
         print(f"{what}: {notice}", flush=True)
-    data = Dataset.from_dict({"prompt": [messages(problems[row].question, system) for row in rows], "row": rows})
+    pool = watch.extra = PromptPool(problems, order, settings.drop_always_right)
+    data = prompts_in_order(pool, system)
     arguments = GRPOConfig(
         output_dir=str(watch.folder),
         max_steps=settings.steps,
@@ -161,6 +184,7 @@ def train_grpo(
         live=watch.live,
         main_process=is_main(),
         shape=partial(shape_rollout, settings) if own_advantages(settings) else None,
+        pool=pool,
         observe=watch.observe,
     )
     trainer = GRPOTrainer(
@@ -177,6 +201,7 @@ def train_grpo(
     watch.reference = trainer.accelerator.unwrap_model(trainer.ref_model) if trainer.ref_model is not None else None
     watch.refresh = settings.refresh_reference if watch.reference is not None else 0
     watch.evidence = scorer.evidence
+    watch.at_start = lambda: _agree(trainer, watch, pool, settings, system)
     done = run_training(trainer, watch)
     save_final(trainer, tokenizer, context.output("model"), merge=settings.lora is not None)
     return {
@@ -184,10 +209,11 @@ def train_grpo(
         "steps_in_last_attempt": done,
         "answers": settings.steps * settings.answers_per_step,
         "tokens": int(trainer.state.num_input_tokens_seen),
-        "epochs": order.epochs,
+        "epochs": pool.order_now().epochs,
+        "prompts": pool.report(context.folder) if is_main() else {},
         "dtype": str(dtype).removeprefix("torch."),
         "objective": objective_of(trainer),
-        "prompt": tokenizer.decode(prompt_ids(tokenizer, problems[rows[0]].question, system)),
+        "prompt": tokenizer.decode(prompt_ids(tokenizer, problems[order.rollouts[0][0]].question, system)),
         "notices": notices,
     }
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
+from accelerate.utils import gather_object
+
 from r1pipe.data.chat import split_response
 from r1pipe.data.reflection import reflection_count
 from r1pipe.data.rows import Attempt, Problem
@@ -25,6 +27,7 @@ from r1pipe.metrics import MetricsWriter
 from r1pipe.rewards import Mix, Row
 from r1pipe.rewards.base import CUT
 from r1pipe.train.advantages import signal_shares
+from r1pipe.train.pool import PromptPool
 
 SHOWN_ATTEMPTS = 4
 """Answers of a batch that are shown when a guard stops the run, spread over its groups."""
@@ -50,6 +53,7 @@ class RolloutScorer:
         main_process: whether this process writes.
         shape: totals and attempts of this process -> what TRL is told; None tells it the totals.
         ends: ids of the tokens that end an answer.
+        pool: told which prompts were answered right.
         observe: told of each rollout's line once the rollout is on the disk; raises when going on would be wrong.
     """
 
@@ -64,6 +68,7 @@ class RolloutScorer:
     metrics: MetricsWriter
     live: dict[str, Any]
     main_process: bool
+    pool: PromptPool
     shape: Callable[[list[float | None], list[Attempt]], list[float | None]] | None = None
     ends: frozenset[int] = frozenset()
     observe: Callable[[Mapping[str, Any]], None] = lambda line: None
@@ -93,6 +98,7 @@ class RolloutScorer:
                 f"no answer of the rollout at step {step} could be judged: {'; '.join(notes[:3])}", "look at the checker's notes"
             )
         self._last = (step, attempts, rows)
+        self.pool.record(step // self.minibatches, gather_object([(at, one.verdict) for at, one in zip(row, rows, strict=True)]))
         if self.main_process:
             self._record(attempts, rows, step)
         totals = [scored.total for scored in rows]

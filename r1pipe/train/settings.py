@@ -91,6 +91,8 @@ class GrpoSettings(StepConfig):
     """Put at the start of the nearest rollout."""
     refresh_reference: int = Field(default=400, ge=0)
     """Optimizer steps between copies of the policy into the reference; 0: never."""
+    drop_always_right: bool = False
+    """Ask a prompt no more once all answers to it were right; from the rollout after next."""
     optimizer: OptimizerSettings = OptimizerSettings()
     lora: LoraSettings | None = None
 

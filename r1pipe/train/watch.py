@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from r1pipe.errors import TrainingError
 from r1pipe.guards import Alarm, Guards, GuardSettings
@@ -22,6 +22,16 @@ GUARD_FILE = "guard.json"
 """Why a run was stopped by a guard, with the batch: in the step's folder."""
 SHOWN_CHARACTERS = 200
 """Of a question or an answer in a message; guard.json has them whole."""
+
+
+class Extra(Protocol):
+    """State of a run that the trainer knows nothing of."""
+
+    def save(self, checkpoint: Path) -> None:
+        """Write it into a checkpoint's folder, before the seal."""
+
+    def load(self, checkpoint: Path) -> None:
+        """Take it up from a checkpoint's folder."""
 
 
 @dataclass
@@ -42,6 +52,8 @@ class Watch:
         stall_minutes: how long a step may take before the run counts as stalled.
         guards: what is counted to know when going on would be wrong.
         evidence: the batch that is trained on now, as JSON values; empty where there is none to show.
+        extra: further state that goes into every checkpoint.
+        at_start: called once everything is as the checkpoint left it, before the first step.
         reference: the reference policy, when there is one.
         refresh: steps between copies of the policy into the reference (0: never).
         live: latest numbers for the progress file, filled by the reward side.
@@ -61,6 +73,8 @@ class Watch:
     stall_minutes: float
     guards: Guards = field(default_factory=lambda: Guards(GuardSettings()))
     evidence: Callable[[], dict[str, Any]] = dict
+    extra: Extra | None = None
+    at_start: Callable[[], None] = lambda: None
     reference: Any = None
     refresh: int = 0
     live: dict[str, Any] = field(default_factory=dict)

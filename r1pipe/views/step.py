@@ -88,7 +88,7 @@ def step_view(opened: Opened, place: StepPlan, width: int) -> RenderableType:
 def last_domains(opened: Opened, step: Step) -> dict[str, dict[str, Any]]:
     """What the last rollout says of each domain: share right, groups without signal, of these all right and all wrong."""
     lines = read_metrics(opened.run.metrics_path(step))
-    found = next((line["domains"] for line in reversed(lines) if isinstance(line.get("domains"), dict)), {})
+    found: dict[str, Any] = next((line["domains"] for line in reversed(lines) if isinstance(line.get("domains"), dict)), {})
     return {
         str(name): {label(key): entry[key] for key in DOMAIN_COLUMNS if key in entry}
         for name, entry in found.items()
