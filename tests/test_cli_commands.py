@@ -231,6 +231,7 @@ OPTIONS = {
     "init": {"--recipe"},
     "doctor": {"--json"},
     "check": {"--contents", "--json"},
+    "verify-resume": {"--run", "--keep", "--json"},
     "verify": {"--domain", "--gold", "--completion", "--expected", "--limit", "--json"},
     "audit": {"--domain", "--gold", "--limit", "--json"},
 }  # fmt: skip
