@@ -173,6 +173,8 @@ def _short_grpo(config: GrpoSettings, count: int) -> tuple[dict[str, Any], int, 
         "max_completion_tokens": min(config.max_completion_tokens, MOST_TOKENS),
         "refresh_reference": last // 2 if config.refresh_reference else 0,
     }
+    if config.raised_completion_tokens is not None:
+        changes |= {"raised_completion_tokens": 2 * MOST_TOKENS, "raise_from_step": last - minibatches}
     if "preference_from_step" in type(config).model_fields:
         changes["preference_from_step"] = last - minibatches
     return changes, minibatches, last

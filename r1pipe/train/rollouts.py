@@ -68,9 +68,9 @@ class RolloutScorer:
     metrics: MetricsWriter
     live: dict[str, Any]
     main_process: bool
-    pool: PromptPool
     shape: Callable[[list[float | None], list[Attempt]], list[float | None]] | None = None
     ends: frozenset[int] = frozenset()
+    pool: PromptPool | None = None
     observe: Callable[[Mapping[str, Any]], None] = lambda line: None
     __name__: str = "total"
     _last: tuple[int, Sequence[Attempt], Sequence[Row]] | None = None
@@ -98,7 +98,9 @@ class RolloutScorer:
                 f"no answer of the rollout at step {step} could be judged: {'; '.join(notes[:3])}", "look at the checker's notes"
             )
         self._last = (step, attempts, rows)
-        self.pool.record(step // self.minibatches, gather_object([(at, one.verdict) for at, one in zip(row, rows, strict=True)]))
+        if self.pool is not None:
+            answered = gather_object([(at, one.verdict) for at, one in zip(row, rows, strict=True)])
+            self.pool.record(step // self.minibatches, answered)
         if self.main_process:
             self._record(attempts, rows, step)
         totals = [scored.total for scored in rows]
