@@ -192,7 +192,7 @@ def test_plan_of_a_run_that_does_not_exist_writes_nothing(tmp_path: Path) -> Non
 
 def test_recipes_are_listed_and_printed(tmp_path: Path) -> None:
     assert "nano" in r1pipe(tmp_path, "recipes").out
-    assert json.loads(r1pipe(tmp_path, "recipes", "--json").out)[0]["name"] == "nano"
+    assert "nano" in [recipe["name"] for recipe in json.loads(r1pipe(tmp_path, "recipes", "--json").out)]
     printed = r1pipe(tmp_path, "recipes", "nano").out
     assert printed == (Path(__file__).parents[1] / "r1pipe/recipes/nano.toml").read_text()
 
@@ -234,6 +234,7 @@ OPTIONS = {
     "verify-resume": {"--run", "--keep", "--json"},
     "verify": {"--domain", "--gold", "--completion", "--expected", "--limit", "--json"},
     "audit": {"--domain", "--gold", "--limit", "--json"},
+    "report": {"--against", "--out", "--json"},
 }  # fmt: skip
 """Every command and option. A new one is a promise to keep; settings belong into the recipe."""
 

@@ -87,12 +87,6 @@ def test_a_template_that_loses_the_question_or_the_system_text_is_refused(folder
         examples(folder, system="Think in English.")
 
 
-def test_a_template_that_prints_the_date_is_refused(folder: Path) -> None:
-    with_template(folder, "{{ strftime_now('%d %B %Y') }}" + TEMPLATE)
-    with pytest.raises(TrainingError, match="prints today's date"):
-        prompts(folder)
-
-
 def test_a_model_whose_own_settings_stop_at_another_token_is_refused_with_both_tokens(folder: Path) -> None:
     for name in ("generation_config.json", "config.json"):
         path = folder / name

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -116,7 +115,7 @@ def _stop_token(tokenizer: Any, folder: Path, what: str) -> None:
 
 
 def _rendering(tokenizer: Any, questions: Sequence[str], system: str, what: str) -> None:
-    """Every question, and the system text, must stand in the prompt that the template makes of it, and nothing of today."""
+    """Every question, and the system text, must stand in the prompt that the template makes of it."""
     for question in questions:
         text: str = tokenizer.apply_chat_template(messages(question, system), add_generation_prompt=True, tokenize=False)
         for name, wanted in (("question", question.strip()), ("system text", system.strip())):
@@ -125,12 +124,6 @@ def _rendering(tokenizer: Any, questions: Sequence[str], system: str, what: str)
                     f"{what}: the chat template loses the {name}: {wanted[:120]!r} does not stand in {text[:200]!r}",
                     "mend chat_template.jinja in the model's folder",
                 )
-    probe: str = tokenizer.apply_chat_template(messages("probe", system), add_generation_prompt=True, tokenize=False)
-    if "strftime_now" in str(tokenizer.chat_template) and str(date.today().year) in probe:
-        raise TrainingError(
-            f"{what}: the chat template prints today's date: {probe[:200]!r}; tomorrow the same question would be another prompt",
-            "put a fixed date in the place of strftime_now in chat_template.jinja",
-        )
 
 
 def _room(tokenizer: Any, folder: Path, problems: Sequence[Problem], system: str, most_tokens: int, what: str) -> None:
