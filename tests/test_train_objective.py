@@ -311,3 +311,35 @@ def test_the_papers_steps_fall_on_the_nearest_rollout() -> None:
     assert Config().steps - Config().switch_step == 400
     zero = GrpoSettings(steps=10400, raised_completion_tokens=65536, raise_from_step=8200)
     assert (zero.raise_step, zero.token_limit(8207), zero.token_limit(8208)) == (8208, 32768, 65536)
+
+
+# --- several processes
+
+
+@pytest.mark.heavy
+def test_two_processes_make_the_advantages_of_the_whole_rollout(tmp_path: Path) -> None:
+    import json
+    import subprocess
+    import sys
+
+    script = tmp_path / "two.py"
+    script.write_text(
+        "import json, sys\n"
+        "from pathlib import Path\n"
+        "from accelerate import PartialState\n"
+        "from r1pipe.data.rows import Attempt, Problem\n"
+        "from r1pipe.train.grpo import shape_rollout\n"
+        "from r1pipe.train.run import rank\n"
+        "from r1pipe.train.settings import GrpoSettings\n"
+        "PartialState(cpu=True)\n"
+        "settings = GrpoSettings(steps=2, group=2, minibatches=2, preset='modern', refresh_reference=0)\n"
+        "totals = [1.0, 1.0, 0.0, 1.0] if rank() == 0 else [0.5, 0.0, None, 1.0]\n"
+        "attempts = [Attempt(Problem(id='1', question='q'), 'x', '', 'stop', 3 + rank())] * 4\n"
+        "made = shape_rollout(settings, totals, attempts)\n"
+        "Path(sys.argv[1], f'{rank()}.json').write_text(json.dumps(made))\n"
+    )
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", str(script), str(tmp_path)]
+    subprocess.run(command, check=True, timeout=300, capture_output=True)
+    found = [value for rank in (0, 1) for value in json.loads((tmp_path / f"{rank}.json").read_text())]
+    whole = [1.0, 1.0, 0.0, 1.0, 0.5, 0.0, None, 1.0]
+    assert found == advantages(whole, [3] * 4 + [4] * 4, group=2, scale="batch", floor=0.1, leave_out_flat=True, token_mean=True)
