@@ -1,14 +1,15 @@
-"""The commands that show what came of a run: report, eval, chat, export. Parse, call, print, as in `cli`."""
+"""The commands that show what came of a run: report, watch, eval, chat, export. Parse, call, print, as in `cli`."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from r1pipe import console
-from r1pipe.options import JsonOption, RunArgument, RunOption, finite
+from r1pipe.options import JsonOption, PlainOption, RunArgument, RunOption, finite
 
 EVIDENCE = "Show"
 """Group of these commands in the help."""
@@ -29,6 +30,8 @@ def report(
     run: RunArgument = None,
     against: AgainstOption = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to write it; by default into the run.")] = None,
+    serve: Annotated[bool, typer.Option("--serve", help="Show it on this machine's own address, with news of the run.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of --serve; 0 takes any that is free.")] = 8017,
     json: JsonOption = False,
 ) -> None:
     """Write a page with everything that came of a run: one HTML file that opens offline.
@@ -38,12 +41,34 @@ def report(
     Examples:
       r1pipe report                          the run worked on last
       r1pipe report nano --against longer    two runs on one page
+      r1pipe report --serve                  refreshes while the run goes on; Ctrl-C ends it
     """
     from r1pipe.opening import open_run
     from r1pipe.report.build import report_json, report_view, write_report
 
-    written = write_report(open_run(run), open_run(against) if against else None, out)
+    opened, other = open_run(run), open_run(against) if against else None
+    if serve:
+        from r1pipe.report.serve import Pages, open_server
+
+        with open_server(port, Pages(opened.run.root, other.run.root if other else None)) as server:
+            console.notice(f"run {opened.run.name} is shown at {server.url}, for this machine only; Ctrl-C ends it")
+            with suppress(KeyboardInterrupt):
+                server.serve_forever()
+        raise typer.Exit
+    written = write_report(opened, other, out)
     console.show(json, lambda: report_json(written), lambda: report_view(written))
+
+
+def watch(run: RunArgument = None, plain: PlainOption = False) -> None:
+    """Watch a run that works elsewhere on this machine: the chain, the running step, its curves. Ctrl-C only ends the watching.
+
+    Example:
+      r1pipe watch nano
+    """
+    from r1pipe.opening import open_run
+    from r1pipe.views.follow import follow
+
+    raise typer.Exit(follow(open_run(run), plain))
 
 
 def evaluate(
@@ -142,6 +167,7 @@ def chat(
 def add_commands(app: typer.Typer) -> None:
     """Put the commands into the program."""
     app.command(rich_help_panel=EVIDENCE)(report)
+    app.command(rich_help_panel=EVIDENCE)(watch)
     app.command("eval", rich_help_panel=EVIDENCE)(evaluate)
     app.command(rich_help_panel=EVIDENCE)(chat)
     app.command(rich_help_panel=EVIDENCE)(export)
