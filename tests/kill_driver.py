@@ -64,7 +64,7 @@ def train(spec: dict[str, Any]) -> None:
     elif kind == "late":
         train_helpers.grpo(context(folder, keep_checkpoints=1), base, late=4)
     elif kind == "lora":
-        settings = GRPO.model_copy(update={"lora": LoraSettings(rank=4, alpha=8.0), "refresh_reference": spec.get("refresh", 0)})
+        settings = GRPO.model_copy(update={"lora": LoraSettings(rank=4, alpha=8.0), "refresh_reference": 4})
         train_helpers.grpo(context(folder, keep_checkpoints=1), base, settings)
     elif kind == "sft":
         examples = [(f"{n}+1=", f"<think>\n{n} and one\n</think>\n\n{n + 1}") for n in range(20)]

@@ -14,7 +14,7 @@ from r1pipe.data.tables import ATTEMPT_COLUMNS, TRACE_COLUMNS, attempt_row, read
 from r1pipe.errors import DataError
 from r1pipe.stages import evaluate, rejection_sft
 from r1pipe.stages.keeping import why_dropped
-from r1pipe.train.settings import GrpoSettings, micro_batches
+from r1pipe.train.settings import GrpoSettings, LoraSettings, micro_batches
 
 GOOD = "<think>\nFirst I add the two numbers.\n</think>\n\nIt is \\boxed{2}."
 
@@ -139,9 +139,8 @@ def test_the_papers_rollout_is_8192_answers_in_16_minibatches() -> None:
     assert micro_batches(512, 8, 16) == (16, 4)
 
 
-def test_a_refresh_of_the_reference_is_refused_with_lora() -> None:
-    with pytest.raises(ValueError, match="needs a full reference model and lora has none"):
-        GrpoSettings.model_validate({"steps": 1600, "lora": {}})
+def test_adapters_may_have_their_reference_replaced() -> None:
+    assert GrpoSettings(steps=1600, lora=LoraSettings()).refresh_reference == 400
 
 
 def test_the_card_names_every_reason() -> None:

@@ -21,7 +21,8 @@ KILLS: dict[str, list[tuple[str, int]]] = {
     "grpo": [("scoring", 3), ("refreshed", 2), ("saving", 1), ("seal", 1), ("scoring", 3)],
     # in the first rollout with the reward that joins late, and in the update that follows it
     "late": [("scoring", 3), ("minibatch", 1)],
-    "lora": [("scoring", 3), ("rng", 1), ("seal", 1), ("minibatch", 3)],
+    # with the reference as a second adapter: in a rollout; right after its refresh; in a checkpoint with it; in the next rollout
+    "lora": [("scoring", 3), ("refreshed", 2), ("rng", 1), ("seal", 1), ("scoring", 3)],
     "rm": [("minibatch", 4), ("saving", 1), ("seal", 1)],
 }
 
@@ -77,3 +78,9 @@ def test_numbers_and_rollouts_of_a_killed_run_are_written_once(attempts: dict[st
         assert told == [
             {k: v for k, v in line.items() if k != "step_seconds"} for line in whole if line["kind"] in ("step", "rollout")
         ]
+
+
+def test_resumed_runs_say_where_they_go_on(attempts: dict[str, Any]) -> None:
+    said = attempts["stderr"]
+    assert said.count("toy: starting at step 0 of 8, over 1 processes") == 2 * len([kind for kind in KILLS if kind != "rm"])
+    assert "toy: resuming at step 6 of 8" in said

@@ -215,3 +215,36 @@ def test_a_gradient_that_is_not_finite_stops_before_the_weights_change(base: Pat
     with pytest.raises(TrainingError, match=r"gradient of step 1 is (nan|inf); the weights were not changed"):
         train_sft(context(tmp_path / "run"), settings, model=folder, examples=examples, system="", what="toy")
     assert not list((tmp_path / "run" / "checkpoints").glob("checkpoint-*"))
+
+
+def test_with_adapters_the_reference_is_replaced_by_the_policy_and_is_in_the_checkpoint(base: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    from r1pipe.train.settings import LoraSettings
+
+    settings = GRPO.model_copy(update={"lora": LoraSettings(rank=4, alpha=8.0)})
+    grpo(context(tmp_path, keep_checkpoints=9), base, settings=settings)
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    distance = {line["step"]: line["kl"] for line in lines if line["kind"] == "step"}
+    assert distance[1] == 0.0  # the first reference is the input model
+    assert distance[3] > 0.0
+    assert distance[5] == 0.0  # the reference of step 4 is the policy of step 4
+    assert distance[7] > 0.0
+    saved = load_file(str(tmp_path / "checkpoints" / "checkpoint-6" / "reference.safetensors"))
+    then = load_file(str(tmp_path / "checkpoints" / "checkpoint-4" / "adapter_model.safetensors"))
+    assert len(saved) == len(then) > 20
+    for name, weights in then.items():
+        assert saved[name.replace(".weight", ".default.weight")].equal(weights)
+    assert not (tmp_path / "checkpoints" / "checkpoint-2" / "reference.safetensors").exists()
+
+
+def test_a_run_that_was_moved_while_it_was_down_goes_on_exactly_and_looks_at_the_engine_again(
+    base: Path, unbroken: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(Crash):
+        grpo(context(tmp_path / "here"), base, crash_at=3)
+    shutil.move(tmp_path / "here", tmp_path / "there")
+    grpo(context(tmp_path / "there"), base)
+    assert weights_digest(tmp_path / "there" / "model") == weights_digest(unbroken / "model")
+    lines = [json.loads(line) for line in (tmp_path / "there" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line["kind"] == "agreement"] == [0, 4]

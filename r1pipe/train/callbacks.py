@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_model as load_weights
-from safetensors.torch import save_model as save_weights
 from transformers import TrainerCallback
 
 from r1pipe.errors import TrainingError
@@ -66,8 +64,8 @@ class RunCallback(TrainerCallback):
             self.watch.extra.load(checkpoint)
         if self.watch.refresh:
             self.refreshed_at = step // self.watch.refresh * self.watch.refresh
-        if (checkpoint / REFERENCE).is_file():
-            load_weights(self.watch.reference, checkpoint / REFERENCE)
+        if self.watch.reference is not None and (checkpoint / REFERENCE).is_file():
+            self.watch.reference.load(checkpoint / REFERENCE)
         elif self.refreshed_at:
             raise TrainingError(
                 f"{checkpoint.name} should hold the reference of step {self.refreshed_at} and has no {REFERENCE}",
@@ -92,7 +90,8 @@ class RunCallback(TrainerCallback):
         """Refresh the reference, ask for a checkpoint at boundaries, stop there when the user asked."""
         step = state.global_step
         still_moving(self.watch.stall_minutes)
-        if self.watch.refresh and step % self.watch.refresh == 0:
+        if self.watch.reference is not None and self.watch.refresh and step % self.watch.refresh == 0:
+            self.watch.reference.refresh()
             self.refreshed_at = step
         at_boundary = step % self.watch.boundary == 0
         stopping = self.watch.stop_requested() and at_boundary and step < self.watch.steps
@@ -123,7 +122,7 @@ class RunCallback(TrainerCallback):
             return
         checkpoint = self.watch.folder / f"checkpoint-{state.global_step}"
         if self.watch.reference is not None and self.refreshed_at:
-            save_weights(self.watch.reference, str(checkpoint / REFERENCE))
+            self.watch.reference.save(checkpoint / REFERENCE)
         if self.watch.extra is not None:
             self.watch.extra.save(checkpoint)
         for name, tensor in kwargs["model"].named_parameters():

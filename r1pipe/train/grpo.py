@@ -33,6 +33,7 @@ from r1pipe.train.agreement import PROMPTS, check_agreement
 from r1pipe.train.contract import try_prompts
 from r1pipe.train.pool import PromptPool
 from r1pipe.train.prompts import short_limit
+from r1pipe.train.reference import SecondAdapter, WholeModel
 from r1pipe.train.rollouts import RolloutScorer
 from r1pipe.train.run import is_main, make_watch, processes, rank, run_training, save_final
 from r1pipe.train.scoring_time import busiest_rollout, check_scoring_time
@@ -79,6 +80,15 @@ def common_arguments(context: StepContext, settings: Any, dtype: torch.dtype) ->
         "gradient_checkpointing": context.launch.gradient_checkpointing,
         "ddp_timeout": round(60 * context.launch.collective_minutes),
     }
+
+
+def reference_of(trainer: GRPOTrainer, settings: GrpoSettings) -> WholeModel | SecondAdapter | None:
+    """The reference policy of a trainer; None when there is none, or it is the input model for good (adapters switched off)."""
+    if trainer.ref_model is not None:
+        return WholeModel(trainer.accelerator.unwrap_model(trainer.ref_model))
+    if settings.lora and settings.kl and settings.refresh_reference:
+        return SecondAdapter(trainer.accelerator.unwrap_model(trainer.model))
+    return None
 
 
 def _agree(trainer: GRPOTrainer, watch: Watch, pool: PromptPool, settings: GrpoSettings, system: str) -> None:
@@ -164,7 +174,7 @@ def train_grpo(
         mask_truncated_completions=settings.truncated == "mask",
         use_bias_correction_kl=False,
         disable_dropout=True,
-        sync_ref_model=bool(settings.refresh_reference and settings.kl),
+        sync_ref_model=bool(settings.refresh_reference and settings.kl and settings.lora is None),
         ref_model_sync_steps=settings.refresh_reference or 1,
         ref_model_mixup_alpha=1.0,
         lr_scheduler_type=settings.schedule,
@@ -198,7 +208,7 @@ def train_grpo(
     silence_dropout(trainer.model)
     scorer.ends = frozenset(trainer.eos_token_ids)
     watch.before_step = partial(set_token_limit, trainer, settings)
-    watch.reference = trainer.accelerator.unwrap_model(trainer.ref_model) if trainer.ref_model is not None else None
+    watch.reference = reference_of(trainer, settings)
     watch.refresh = settings.refresh_reference if watch.reference is not None else 0
     watch.evidence = scorer.evidence
     watch.at_start = lambda: _agree(trainer, watch, pool, settings, system)

@@ -159,11 +159,6 @@ class GrpoSettings(StepConfig):
                 f"{divided(self.refresh_reference, self.minibatches)}; "
                 f"{nearest(self.refresh_reference, self.minibatches)}, or 0 for never"
             )
-        if self.lora and self.refresh_reference:
-            raise ValueError(
-                f"refresh_reference ({self.refresh_reference}) needs a full reference model and lora has none: "
-                "set refresh_reference = 0, or remove the lora section"
-            )
         return self
 
     @model_validator(mode="after")

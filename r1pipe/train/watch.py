@@ -24,6 +24,19 @@ SHOWN_CHARACTERS = 200
 """Of a question or an answer in a message; guard.json has them whole."""
 
 
+class Reference(Protocol):
+    """Where the reference policy lives; see `r1pipe.train.reference`."""
+
+    def refresh(self) -> None:
+        """Make it a copy of the policy."""
+
+    def save(self, path: Path) -> None:
+        """Write its weights to a file."""
+
+    def load(self, path: Path) -> None:
+        """Take its weights from a file."""
+
+
 class Extra(Protocol):
     """State of a run that the trainer knows nothing of."""
 
@@ -75,7 +88,7 @@ class Watch:
     evidence: Callable[[], dict[str, Any]] = dict
     extra: Extra | None = None
     at_start: Callable[[], None] = lambda: None
-    reference: Any = None
+    reference: Reference | None = None
     refresh: int = 0
     live: dict[str, Any] = field(default_factory=dict)
     before_step: Callable[[int], None] = lambda step: None
