@@ -154,13 +154,8 @@ def test_a_run_killed_in_four_steps_ends_with_the_same_models_and_tables_bit_for
     assert digests(folder / "runs" / "killed") == digests(finished)
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        "reasoning-rl",
-        *(pytest.param(name, marks=pytest.mark.heavy) for name in ("cold-start", "mixed-rl/reward-models", "mixed-rl")),
-    ],
-)
+@pytest.mark.heavy
+@pytest.mark.parametrize("step", ["cold-start", "reasoning-rl", "rejection-sft", "mixed-rl/reward-models", "mixed-rl"])
 def test_verify_resume_kills_a_short_copy_of_a_step_and_leaves_the_run_as_it_was(step: str, finished: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
     found = json.loads(r1pipe("verify-resume", step, "--run", "whole", "--json", cwd=finished.parent.parent).stdout)

@@ -99,7 +99,7 @@ def asked(folder: Path) -> list[list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("crash_at", [3, 5])
+@pytest.mark.parametrize("crash_at", [5])
 def test_a_killed_run_drops_the_same_prompts_and_ends_with_the_same_weights(crash_at: int, tmp_path: Path) -> None:
     base = make_tiny_model(tmp_path / "base")
     run(tmp_path / "whole", base)
