@@ -234,6 +234,7 @@ def test_the_first_minibatch_of_a_rollout_is_on_policy_and_the_reference_is_the_
 def test_the_stages_train_with_the_papers_objective_and_the_record_says_so(run: Run) -> None:
     objective = run.summary["objective"]
     assert (objective["loss"], objective["ratio"], objective["scale"], objective["passes"]) == ("grpo", "token", "group", 1)
+    assert objective["advantages_by"] == "trl"
     assert (objective["bias_corrected_kl"], objective["dropout"], objective["mask_truncated"]) == (False, False, False)
     if run.settings is not LOW_CLIP:
         assert (objective["kl"], objective["clip_low"], objective["clip_high"]) == (0.001, 10.0, 10.0)

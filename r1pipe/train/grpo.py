@@ -222,7 +222,7 @@ def train_grpo(
         "epochs": pool.order_now().epochs,
         "prompts": pool.report(context.folder) if is_main() else {},
         "dtype": str(dtype).removeprefix("torch."),
-        "objective": objective_of(trainer),
+        "objective": {**objective_of(trainer), "advantages_by": "r1pipe" if own_advantages(settings) else "trl"},
         "prompt": tokenizer.decode(prompt_ids(tokenizer, problems[order.rollouts[0][0]].question, system)),
         "notices": notices,
     }
