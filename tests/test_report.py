@@ -258,6 +258,8 @@ def test_curves_over_k_need_four_samples_and_carry_their_intervals() -> None:
 def test_a_chart_says_in_words_what_its_lines_do() -> None:
     chart = Chart("t", "a", (Line("x", [(1, 0.5), (2, 0.9), (3, 0.7)]), Line("gone", [(1, None)])))
     assert chart.in_words() == "x from 0.500 to 0.700, between 0.500 and 0.900"
+    two = Chart("t", "a", (Line("x", [(1, 0.5), (2, 0.7)]), Line("x", [(1, 0.1), (2, 0.25)], other=True)))
+    assert two.in_words() == "x from 0.500 to 0.700 (other run to 0.250)"
 
 
 def test_long_curves_are_thinned_and_gaps_stay() -> None:

@@ -62,7 +62,8 @@ class Chart:
 
     def in_words(self) -> str:
         """What the lines do, for whoever does not see them."""
-        return "; ".join(words for line in self.lines if (words := _in_words(line)))
+        others = {line.name: line for line in self.lines if line.other}
+        return "; ".join(words for line in self.lines if not line.other and (words := _in_words(line, others.get(line.name))))
 
     def data(self) -> dict[str, Any]:
         """The chart for the page's script: one axis for all lines, gaps as null."""
@@ -185,15 +186,17 @@ def _rounded(number: float | None) -> float | None:
     return None if number is None else float(f"{number:.5g}")
 
 
-def _in_words(line: Line) -> str:
+def _in_words(line: Line, other: Line | None) -> str:
+    """Where a line begins and ends, how far it goes in between, and where that of the other run ends."""
     known = [number for _, number in line.points if number is not None]
     if not known:
         return ""
-    name = f"{line.name} (other run)" if line.other else line.name
-    ends = f"{name} from {value(known[0])} to {value(known[-1])}"
+    words = f"{line.name} from {value(known[0])} to {value(known[-1])}"
     low, high = min(known), max(known)
-    inside = {known[0], known[-1]}
-    return ends if {low, high} <= inside else f"{ends}, between {value(low)} and {value(high)}"
+    if not {low, high} <= {known[0], known[-1]}:
+        words += f", between {value(low)} and {value(high)}"
+    theirs = [number for _, number in other.points if number is not None] if other is not None else []
+    return f"{words} (other run to {value(theirs[-1])})" if theirs else words
 
 
 def at_k_charts(checkpoints: Sequence[Any]) -> list[Chart]:
