@@ -234,7 +234,14 @@ OPTIONS = {
     "verify-resume": {"--run", "--keep", "--json"},
     "verify": {"--domain", "--gold", "--completion", "--expected", "--limit", "--json"},
     "audit": {"--domain", "--gold", "--limit", "--json"},
-    "report": {"--against", "--out", "--json"},
+    "report": {"--against", "--out", "--serve", "--port", "--json"},
+    "watch": {"--plain"},
+    "eval": {
+        "--batch", "--domain", "--engine", "--gold", "--json", "--limit", "--max-tokens", "--on", "--out", "--run", "--samples",
+        "--seed", "--temperature", "--top-p",
+    },
+    "chat": {"--ask", "--engine", "--fold", "--max-tokens", "--run", "--temperature", "--top-p"},
+    "export": {"--json", "--run"},
 }  # fmt: skip
 """Every command and option. A new one is a promise to keep; settings belong into the recipe."""
 
