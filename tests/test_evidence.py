@@ -259,3 +259,4 @@ def test_checkpoints_answer_side_by_side(tmp_path: Path) -> None:
     narrow = r1pipe(tmp_path, *asked, columns=50)
     assert not any("one" in line and "two" in line for line in narrow.out.splitlines())
     assert narrow.out.count("tokens") == 2
+    assert "Loading" not in narrow.err + wide.err

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from transformers import GenerationConfig
+from transformers.utils import logging
 
 from r1pipe.engines.base import Completion, Sampling
 from r1pipe.engines.text import load_model, load_tokenizer, pick_dtype, prompt_ids, prompt_prefix, turn_end
@@ -84,6 +85,7 @@ def open_engine(model: Path | str, *, system: str, batch: int | None, dtype: str
     folder = Path(model)
     tokenizer = load_tokenizer(folder)
     turn_end(tokenizer)
+    logging.disable_progress_bar()  # its bar of loaded weights would run through whatever is shown
     loaded = load_model(folder, pick_dtype(dtype)).eval()
     if torch.cuda.is_available():
         loaded = loaded.to("cuda")
