@@ -27,7 +27,7 @@ from r1pipe.observer import Observer, without_terminal
 from r1pipe.provenance import Provenance, now
 from r1pipe.recipe import Recipe
 from r1pipe.rundir import RunDir, free_name
-from r1pipe.stage import Step
+from r1pipe.stage import Output, Step
 from r1pipe.states import BaseIdentity, State, StepPlan, plan, state_of
 
 __all__ = ["Observer", "State", "StepPlan", "StopRequest", "create_run", "execute", "fork", "plan", "verify"]
@@ -84,9 +84,9 @@ def execute(
         session = _Session(run, pipeline, recipe, watcher, wish, base, token, loader, Provenance())
         empty_trash(run)
         tidy(run.root, deep=False)
+        _refuse_blocked(session, wanted, redo)  # before anything is discarded: a refused start must cost nothing
         if redo:
             discard(run, pipeline, redo)
-        _refuse_blocked(session, wanted)
         plans: dict[str, StepPlan] = {}
         for step in pipeline.steps:
             place = plans[step.name] = state_of(step, run, pipeline, recipe, base, plans)
@@ -120,14 +120,19 @@ def _wanted(pipeline: Pipeline, until: str | None, only: str | None) -> list[Ste
     return list(pipeline.steps[: pipeline.steps.index(last) + 1])
 
 
-def _refuse_blocked(session: _Session, wanted: Sequence[Step]) -> None:
-    """Stop before anything starts when a step does not fit the recipe or its inputs any more."""
+def _refuse_blocked(session: _Session, wanted: Sequence[Step], redo: Sequence[str]) -> None:
+    """Stop before anything is discarded or started when a step, or one that it is made from, does not fit any more."""
     run, pipeline = session.run, session.pipeline
     plans: dict[str, StepPlan] = {}
     for step in pipeline.steps:
         plans[step.name] = state_of(step, run, pipeline, session.recipe, session.base, plans)
-    blocked = [plans[step.name] for step in wanted if plans[step.name].state in ("changed", "stale")]
+    chosen = [step.name for name in redo for step in pipeline.select(name)]
+    doomed = {*chosen, *(step.name for step in pipeline.readers(*chosen))} if chosen else set()
+    needed = [step for step in pipeline.steps if step in wanted or any(below in wanted for below in pipeline.readers(step.name))]
+    blocked = [plans[step.name] for step in needed if step.name not in doomed and plans[step.name].state in ("changed", "stale")]
     if not blocked:
+        if redo:
+            _refuse_missing(session, wanted, plans)
         return
     name = shown(run)
     below = {step.name for place in blocked for step in pipeline.readers(place.step.name)}
@@ -148,6 +153,15 @@ def _refuse_blocked(session: _Session, wanted: Sequence[Step]) -> None:
     if any(place.changes for place in blocked):
         hints.append(f"or put the old value back in {run.recipe_path}")
     raise StateError("\n".join(lines), "\n".join(hints))
+
+
+def _refuse_missing(session: _Session, wanted: Sequence[Step], plans: Mapping[str, StepPlan]) -> None:
+    """Stop before anything is discarded when a step cannot be made again because what it reads is not there."""
+    names = {step.name for step in wanted}
+    for step in wanted:
+        sources = {source.step for source in step.reads.values() if isinstance(source, Output)}
+        if not sources & names and any(plans[name].state != "done" for name in sources):
+            step_inputs(session.run, session.pipeline, session.recipe, session.base, step, plans)
 
 
 def _run_step(session: _Session, place: StepPlan, plans: Mapping[str, StepPlan]) -> Manifest:

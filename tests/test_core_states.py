@@ -14,7 +14,7 @@ import toy_pipeline
 from core_helpers import LOADER, Toy, write_model
 from toy_pipeline import TOY
 
-from r1pipe.errors import ArtifactError, RecipeError, StateError, Stopped
+from r1pipe.errors import ArtifactError, R1PipeError, RecipeError, StateError, Stopped
 from r1pipe.fork import fork, verify
 from r1pipe.graph import Pipeline
 from r1pipe.launch import StopRequest
@@ -114,6 +114,29 @@ def test_a_changed_seed_changes_every_step(finished: Toy) -> None:
 def test_a_changed_launch_value_reruns_nothing(finished: Toy) -> None:
     finished.set("launch.threads=1", "launch.env.SOMETHING=else", "launch.steps.work/double.micro_batch=4", "launch.processes=2")
     assert finished.execute() == []
+
+
+def test_redo_of_a_step_below_a_changed_one_is_refused_before_anything_is_discarded(finished: Toy) -> None:
+    finished.set("work.double.factor=3")
+    before = read_manifest(finished.path("work/total", "manifest.json")).build
+    for only in (None, "work/total"):
+        with pytest.raises(StateError, match="--redo work/double "):
+            finished.execute(redo=["work/total"], only=only)
+        assert read_manifest(finished.path("work/total", "manifest.json")).build == before
+
+
+def test_redo_of_a_step_whose_input_is_missing_is_refused_before_anything_is_discarded(finished: Toy) -> None:
+    shutil.rmtree(finished.path("work/double"))
+    with pytest.raises(R1PipeError, match="work/double"):
+        finished.execute(redo=["work/total"], only="work/total")
+    assert finished.path("work/total", "manifest.json").exists()
+
+
+def test_a_step_alone_below_a_changed_one_names_the_changed_one(finished: Toy) -> None:
+    finished.set("work.double.factor=3")
+    with pytest.raises(StateError, match="step work/double of run demo is changed") as caught:
+        finished.execute(only="work/total")
+    assert "--redo work/double " in str(caught.value)
 
 
 def test_a_redone_step_makes_its_readers_stale_although_settings_are_equal(finished: Toy) -> None:
