@@ -134,6 +134,7 @@ def test_prepare_takes_a_response_apart(tmp_path: Path) -> None:
 def test_prepare_names_file_line_and_column_of_a_bad_row(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"problems\.jsonl line 2: column 'answer' is missing or empty; the row has") as caught:
         run_prepare(tmp_path, problems=[{"question": "a", "answer": "1"}, {"question": "b", "gold": "1"}])
+    assert caught.value.problem.endswith("the row has gold, question")
     assert "fields" in caught.value.hint
 
 

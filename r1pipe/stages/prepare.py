@@ -150,8 +150,9 @@ def normalised(raw: dict[str, Any], table: Table, fields: dict[str, str]) -> dic
     for name in NEEDED[table]:
         value = row.get(name)
         if value is None or (isinstance(value, str) and not value.strip() and name != "answer"):
+            columns = ", ".join(sorted(key for key in raw if key != "_where"))
             raise DataError(
-                f"{where}: column {name!r} is missing or empty; the row has {', '.join(sorted(raw))}",
+                f"{where}: column {name!r} is missing or empty; the row has {columns}",
                 f"map it with [prepare.{table}] fields",
             )
         if name == "safe" and value not in (0, 1, True, False):
