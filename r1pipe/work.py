@@ -116,6 +116,8 @@ def ending(opened: Opened) -> list[RenderableType]:
     results = read_results(run, opened.pipeline)
     if results is not None and len(done) == len(plans):
         parts += [results_view(results), Text()]
+    if any(place.state in ("changed", "stale") for place in plans):
+        return [*parts, command(f"r1pipe plan --run {run.name}", "says which other steps do not fit the recipe any more")]
     if len(done) < len(plans):
         return [*parts, command(f"r1pipe resume {run.name}", "goes on with the rest")]
     return [*parts, *_look_next(opened, plans)]

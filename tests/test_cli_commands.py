@@ -303,11 +303,30 @@ def test_a_setting_changed_late_blocks_with_the_difference_and_the_commands(tmp_
     assert states["rejection-sft/select"] == "changed"
     assert states["rejection-sft/sample"] == "done"
     assert states["mixed-rl/train"] == "stale"
+    part = r1pipe(folder, "run-all", "--until", "prepare")
+    assert part.code == 0
+    assert "r1pipe plan --run nano   says which other steps do not fit" in part.out
+    assert "r1pipe resume" not in part.out
     before = {step["step"]: step["build"] for step in json.loads(r1pipe(folder, "status", "--json").out)["steps"]}
     assert r1pipe(folder, "run-all", "--redo", "rejection-sft/select").code == 0
     after = {step["step"]: step["build"] for step in json.loads(r1pipe(folder, "status", "--json").out)["steps"]}
     redone = {step for step in before if before[step] != after[step]}
     assert redone == {"rejection-sft/select", "rejection-sft/train", "mixed-rl/train", "evaluate"}
+
+
+def test_inspect_of_a_finished_run_names_every_step_and_not_itself(tmp_path: Path) -> None:
+    folder = copy_of_finished(tmp_path)
+    shown = r1pipe(folder, "inspect", columns=160).out
+    assert "shows what came of it" not in shown
+    for step in json.loads(r1pipe(folder, "status", "--json").out)["steps"]:
+        assert re.search(rf"r1pipe inspect {step['step']}\s", shown)
+
+
+def test_plan_of_a_new_run_says_that_files_and_rewards_are_checked_at_the_start(tmp_path: Path) -> None:
+    assert (
+        "r1pipe run-all   with the same options, checks files, rewards and the base model"
+        in r1pipe(tmp_path, "plan", columns=160).out
+    )
 
 
 def test_a_file_that_was_edited_after_it_was_read_makes_the_step_stale_and_a_touched_one_does_not(tmp_path: Path) -> None:
@@ -446,6 +465,12 @@ def test_a_run_that_is_worked_on_says_so_and_its_recipe_does_not_change(tmp_path
     with started(tmp_path, "run-all", "--until", "cold-start", pause="600") as process:
         wait_for(process, tmp_path / "runs/nano/1-cold-start/worker.json")
         assert f"process {process.pid}" in r1pipe(tmp_path, "status").out
+        planned, looked = r1pipe(tmp_path, "plan").out, r1pipe(tmp_path, "inspect", "cold-start").out
+        assert "▶ cold-start → Dev1  runs now" in planned
+        assert f"process {process.pid}" in planned
+        assert "▶ cold-start → Dev1  running" in looked
+        for said in (planned, looked):
+            assert not re.search("stopped|nothing has started|r1pipe resume", said)
         before = (tmp_path / "runs/nano/recipe.toml").read_text()
         done = r1pipe(tmp_path, "run-all", "--set", "seed=9")
         assert done.code == 1

@@ -74,7 +74,7 @@ def _artifact(opened: Opened, step: Step, name: str) -> str:
 
 def overview(opened: Opened, plans: Sequence[StepPlan], width: int) -> RenderableType:
     """The run as a whole: steps, lineage, the checkpoint table, and where to look."""
-    parts: list[RenderableType] = [status_view(opened, plans, width)]
+    parts: list[RenderableType] = [status_view(opened, plans, width, looking=True)]
     found = results.read_results(opened.run, opened.pipeline)
     if found:
         parts += [Text(), results.results_view(found)]
@@ -89,7 +89,7 @@ def where_to_look(opened: Opened, plans: Sequence[StepPlan]) -> list[RenderableT
     table.add_column(overflow="fold", style="dim")
     for place in plans:
         names = tables_of(opened, place.step)
-        if place.state in ("done", "partial") and (place.step.makes or names):
+        if place.state in ("done", "partial"):
             inner = ", ".join(f"/{name}" for name in names)
             table.add_row(f"  r1pipe inspect {place.step.name}{run_option(opened.run)}", console.plain(inner))
     return [Text("look into", style="bold"), table] if table.row_count else []

@@ -11,16 +11,19 @@ from rich.text import Text
 
 from r1pipe import console
 from r1pipe.graph import section_of
+from r1pipe.lock import describe_lock, is_live
 from r1pipe.opening import Opened
 from r1pipe.rundir import free_name
 from r1pipe.stage import Step
 from r1pipe.states import StepPlan
 from r1pipe.views import lineage
 from r1pipe.views.settings import changes_text, settings_of
-from r1pipe.views.status import command, step_json
+from r1pipe.views.status import command, detail, next_line, step_json
 
 WOULD = {"todo": "runs", "partial": "goes on", "done": "is kept", "changed": "blocks", "stale": "blocks"}
 """State -> what `run-all` would do with the step."""
+
+CHECKS_AND_STARTS = "with the same options, checks files, rewards and the base model, and starts"
 
 MOST_SETTINGS = 12
 """A step with more settings than this in the recipe shows them with --settings only."""
@@ -51,15 +54,18 @@ def _step(opened: Opened, place: StepPlan, every_setting: bool) -> RenderableTyp
     from rich.table import Table
 
     step = place.step
-    title = Text.assemble(console.mark(place.state), " ", (step.name, "bold"))
+    running = place.state == "partial" and is_live(opened.run.lock_path)
+    title = Text.assemble(console.mark("running" if running else place.state), " ", (step.name, "bold"))
     if step.makes:
         title.append(f" → {step.makes}", style="cyan")
     blocks = place.state in ("changed", "stale")
-    would = Text(WOULD[place.state], style="bold red" if blocks else "green" if place.state == "done" else "yellow")
+    says = "runs now" if running else WOULD[place.state]
+    why = detail(opened, place, True).plain if running else _why(place)
+    would = Text(says, style="bold red" if blocks else "green" if place.state == "done" else "yellow")
     head = Table.grid(padding=(0, 2, 0, 0))
     head.add_column(no_wrap=True)
     head.add_column(overflow="fold")
-    head.add_row(title, would.append(": ", style="dim").append_text(console.plain(_why(place), "dim")))
+    head.add_row(title, would.append(": ", style="dim").append_text(console.plain(why, "dim")))
     lines: list[RenderableType] = [changes_text(place.changes)] if place.changes else []
     if place.state != "done" or every_setting:
         lines += [Text(line) for line in _amounts(opened, step)]
@@ -112,9 +118,11 @@ def _ending(opened: Opened, plans: Sequence[StepPlan]) -> list[RenderableType]:
     left = [place for place in plans if place.state != "done"]
     if not left:
         return [Text("every step is done: nothing would run"), command(f"r1pipe inspect --run {name}", "shows what came of it")]
+    if opened.exists and is_live(opened.run.lock_path):
+        return [Text(f"{len(left)} steps are left, and the run is being worked on"), next_line(opened, plans)]
     if opened.exists and not opened.edits:
         return [Text(f"{len(left)} steps would run; nothing has started"), command(f"r1pipe resume {name}", "goes on")]
-    return [Text(f"{len(left)} steps would run; nothing has started"), command("r1pipe run-all", "with the same options, starts")]
+    return [Text(f"{len(left)} steps would run; nothing has started"), command("r1pipe run-all", CHECKS_AND_STARTS)]
 
 
 def plan_json(opened: Opened, plans: Sequence[StepPlan]) -> dict[str, Any]:
@@ -130,6 +138,7 @@ def plan_json(opened: Opened, plans: Sequence[StepPlan]) -> dict[str, Any]:
     return {
         "run": opened.run.name,
         "exists": opened.exists,
+        "working": describe_lock(opened.run.lock_path) if opened.exists and is_live(opened.run.lock_path) else None,
         "base": opened.recipe.base.model_dump(mode="json"),
         "edits": [{"key": key, "before": before, "after": after} for key, before, after in opened.edits],
         "steps": steps,

@@ -19,15 +19,16 @@ from r1pipe.views.made import made
 from r1pipe.views.numbers import collect
 
 
-def status_view(opened: Opened, plans: Sequence[StepPlan], width: int) -> RenderableType:
-    """The whole of `r1pipe status`."""
+def status_view(opened: Opened, plans: Sequence[StepPlan], width: int, looking: bool = False) -> RenderableType:
+    """The whole of `r1pipe status`; `looking` is for `inspect`, which a finished run need not be told to type next."""
     done = sum(place.state == "done" for place in plans)
     seconds = sum(place.manifest.wall_seconds for place in plans if place.manifest)
     recipe = f"recipe {opened.recipe.name}" if opened.recipe.name else "no recipe name"
     head = console.heading(f"run {opened.run.name}", recipe, f"{done} of {len(plans)} steps done", console.duration(seconds))
     parts: list[RenderableType] = [head, Text(), step_table(opened, plans, width), Text()]
     parts.append(Padding(lineage.picture(opened.pipeline, plans), (0, 0, 0, 2)))
-    parts += [Text(), next_line(opened, plans)]
+    if done < len(plans) or not looking:
+        parts += [Text(), next_line(opened, plans)]
     return Group(*parts)
 
 

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from r1pipe import console
 from r1pipe.given import FILE
+from r1pipe.lock import is_live
 from r1pipe.manifest import Manifest
 from r1pipe.metrics import read_metrics, read_progress
 from r1pipe.opening import Opened, run_option
@@ -58,12 +59,14 @@ def metrics_of(opened: Opened, step: Step) -> dict[str, dict[str, Series]]:
 def step_view(opened: Opened, place: StepPlan, width: int) -> RenderableType:
     """The whole of `r1pipe inspect STEP`."""
     step, manifest = place.step, place.manifest
-    head = Text.assemble(console.mark(place.state), " ", (step.name, "bold"))
+    working = place.state == "partial" and is_live(opened.run.lock_path)
+    state = "running" if working else place.state
+    head = Text.assemble(console.mark(state), " ", (step.name, "bold"))
     if step.makes:
         head.append(f" → {step.makes}", style="cyan")
-    head.append("  ").append(place.state, style=console.MARKS[place.state][1])
+    head.append("  ").append(state, style=console.MARKS[state][1])
     if place.state != "done":
-        head.append("  ").append_text(console.plain(detail(opened, place, False).plain, "dim"))
+        head.append("  ").append_text(console.plain(detail(opened, place, working).plain, "dim"))
     parts: list[RenderableType] = [head]
     if place.changes:
         parts += _section("changed since", changes_text(place.changes))
