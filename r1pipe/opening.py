@@ -14,10 +14,12 @@ from difflib import get_close_matches
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from r1pipe.errors import RecipeError, StateError
-from r1pipe.graph import DEFAULT_LOADER, Pipeline
+from r1pipe.graph import DEFAULT_LOADER, Pipeline, section_of
 from r1pipe.recipe import Recipe, apply_sets, load_recipe, pipeline_name
+from r1pipe.recipe_text import KeyPath
 from r1pipe.rundir import RunDir, find_run, list_runs, runs_root
 
 PIPELINES_VARIABLE = "R1PIPE_PIPELINES"
@@ -106,6 +108,19 @@ def load(text: str, where: str, sets: Sequence[str] = ()) -> tuple[Pipeline, Rec
     if sets:
         text = apply_sets(text, sets, pipeline, where)
     return pipeline, load_recipe(text, pipeline, where)
+
+
+def silent_sections(recipe: Recipe, pipeline: Pipeline) -> list[KeyPath]:
+    """Sections of steps that the recipe leaves out altogether, so that every setting there is a default."""
+    data = tomllib.loads(recipe.text)
+    silent: list[KeyPath] = []
+    for path in map(section_of, pipeline.steps):
+        found: Any = data
+        for part in path:
+            found = found.get(part) if isinstance(found, dict) else None
+        if found is None:
+            silent.append(path)
+    return silent
 
 
 def open_recipe(named: str, sets: Sequence[str] = ()) -> tuple[Pipeline, Recipe]:

@@ -10,7 +10,8 @@ from r1pipe.errors import StateError, Stopped
 from r1pipe.launch import StopRequest
 from r1pipe.lock import describe_lock, is_live
 from r1pipe.manifest import write_atomic
-from r1pipe.opening import Opened, load, loader, run_option
+from r1pipe.opening import Opened, load, loader, run_option, silent_sections
+from r1pipe.recipe_text import dotted
 from r1pipe.rundir import new_run_path
 from r1pipe.runner import StepPlan, create_run, execute, fork, plan
 
@@ -31,6 +32,11 @@ def begin(opened: Opened) -> Opened:
         name = new_run_path(opened.run.name).name
         run = create_run(name, opened.recipe.text)
         console.notice(f"run {run.name} begins in {run.root}, with recipe {opened.recipe.name or 'without a name'}")
+        if silent := silent_sections(opened.recipe, opened.pipeline):
+            sections = " and ".join(f"[{dotted(path)}]" for path in silent)
+            console.notice(
+                f"the recipe has no {sections}: all settings there are defaults, at the paper's scale; see r1pipe plan"
+            )
         return Opened(run, opened.pipeline, opened.recipe)
     if opened.edits:
         lock = opened.run.lock_path

@@ -216,6 +216,19 @@ def test_a_broken_recipe_is_refused_before_anything_is_made(tmp_path: Path) -> N
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_stage_that_the_recipe_leaves_out_is_said_when_the_run_begins(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[1] / "r1pipe/recipes/nano.toml").read_text()
+    shorter = re.sub(r"\[reasoning-rl\].*?(?=\n\[)", "", text, flags=re.DOTALL)
+    assert shorter != text
+    (tmp_path / "short.toml").write_text(shorter)
+    small = ["--set", "prepare.problems.count=20", "--until", "prepare"]
+    done = r1pipe(tmp_path, "run-all", "--recipe", "short.toml", *small, columns=200)
+    assert done.code == 0
+    assert "the recipe has no [reasoning-rl]: all settings there are defaults, at the paper's scale" in done.err
+    (tmp_path / "full.toml").write_text(text)
+    assert "the recipe has no" not in r1pipe(tmp_path, "run-all", "--recipe", "full.toml", "--run", "full", *small).err
+
+
 OPTIONS = {
     "run-all": {"--recipe", "--run", "--set", "--until", "--redo", "--plain"},
     "run": {"--run", "--set", "--redo", "--plain"},
