@@ -184,7 +184,7 @@ def test_a_text_longer_than_the_model_reads_is_cut_said_and_counted(trained: tup
     notes = [row.parts["helpfulness"].note for row in rows if row.parts["helpfulness"]]
     assert ["cut at 60 tokens" in note for note in notes] == [False, True, True]
     assert rows[1].total == rows[2].total, "what follows the cut is not read"
-    assert rollout_numbers(attempts, rows, 3)["cut"] == 2
+    assert rollout_numbers(attempts, rows, 3, mix.weights)["cut"] == 2
     # the model has 1,024 positions: a limit beyond them is the model's
     note = PreferenceReward(str(trained[0]), "helpfulness").score([answered("yes" * 2000)])[0]
     assert note is not None
@@ -218,10 +218,11 @@ def test_mean_and_spread_are_recorded_for_each_reward_and_a_loud_model_cannot_dr
     rules = Mix.build([RewardSpec(name="format")]).parts
     numbers = []
     for folder in (trained[0], loud):
-        rows = Mix((*rules, Part("helpfulness", PreferenceReward(str(folder), "helpfulness"), 1.0))).score(attempts)
+        mix = Mix((*rules, Part("helpfulness", PreferenceReward(str(folder), "helpfulness"), 1.0)))
+        rows = mix.score(attempts)
         values = numpy.array([row.parts["helpfulness"].value for row in rows if row.parts["helpfulness"]], dtype=float)
         assert abs(values).max() <= LIMIT
-        record = rollout_numbers(attempts, rows, 4)
+        record = rollout_numbers(attempts, rows, 4, mix.weights)
         assert record["rewards"]["helpfulness"] == pytest.approx(values.mean())
         assert record["reward_spreads"]["helpfulness"] == pytest.approx(values.std())
         assert record["reward_spreads"]["format"] == 0
