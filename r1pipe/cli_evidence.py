@@ -125,7 +125,7 @@ def export(
     run: RunOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Write a checkpoint as a model folder that transformers and vLLM load, with a card of its lineage, data and results.
+    """Write a checkpoint as a model folder that transformers loads as it is, with a card of its lineage, data and results.
 
     Example:
       r1pipe export r1 ./my-r1
