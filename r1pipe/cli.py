@@ -334,3 +334,6 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(console.show_error(error))
     except KeyboardInterrupt:
         sys.exit(console.show_error(Stopped("interrupted")))
+    finally:
+        # the process ends here: searching all that was loaded for cycles one last time takes as long as most answers
+        gc.freeze()
