@@ -14,7 +14,10 @@ import sys
 import time
 from pathlib import Path
 
-from common import R1PIPE, save
+from common import save
+
+R1PIPE = str(Path(sys.executable).parent / "r1pipe")
+"""The command as it is typed."""
 
 COMMANDS = (["--help"], ["status"], ["inspect"], ["inspect", "reasoning-rl"], ["plan"])
 
@@ -35,7 +38,7 @@ def main() -> None:
     folder = arguments.run.resolve().parent.parent
     name = arguments.run.name
     lines = {
-        " ".join(command): [*R1PIPE, *command, *(["--run", name] if command[0] in ("inspect", "plan") else [])]
+        " ".join(command): [R1PIPE, *command, *(["--run", name] if command[0] in ("inspect", "plan") else [])]
         for command in COMMANDS
     }
     lines["status"].append(name)

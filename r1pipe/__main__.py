@@ -1,6 +1,24 @@
-"""`python -m r1pipe` is the `r1pipe` command."""
+"""The `r1pipe` command, also as `python -m r1pipe`: a process that loads, answers and ends."""
 
-from r1pipe.cli import main
+from __future__ import annotations
+
+import gc
+import os
+
+
+def main() -> None:
+    """Run a command without the housekeeping that a process of half a second does not need."""
+    # what a command loads stays to its end, so searching it for cycles again and again, and once more at the end, is lost time
+    gc.set_threshold(100_000)
+    # no plugin of pydantic has a say here, and looking for one reads the entry points of every installed package
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    from r1pipe.cli import main as run
+
+    try:
+        run()
+    finally:
+        gc.freeze()
+
 
 if __name__ == "__main__":
     main()

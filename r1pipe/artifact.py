@@ -7,7 +7,6 @@ import json
 import os
 import struct
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -233,8 +232,12 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _records(root: Path, files: Iterable[Path]) -> dict[str, FileRecord]:
-    """Records of several files, hashed side by side (hashing releases the interpreter)."""
+    """Records of several files; large ones hashed side by side (hashing releases the interpreter)."""
     paths = list(files)
+    if sum(path.stat().st_size for path in paths) < SMALL_BASE:  # threads would take longer to load than to help
+        return {path.relative_to(root).as_posix(): file_record(path) for path in paths}
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(max_workers=min(8, len(paths)) or 1) as pool:
         return {
             path.relative_to(root).as_posix(): record for path, record in zip(paths, pool.map(file_record, paths), strict=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -324,10 +322,10 @@ cli_evidence.add_commands(app)
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; an error of ours is two lines and its exit code, anything else keeps its traceback."""
     console.prepare_streams()
-    # what a command loads stays to its end, so collecting it again and again is lost time; a plugin of pydantic has no say here,
-    # and looking for one reads every installed package's list of entry points
-    gc.set_threshold(100_000)
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    every = app.registered_commands
+    typed = (sys.argv[1:] if arguments is None else arguments)[:1]
+    # only the command that was typed is built: building all of them takes longer than most answers
+    app.registered_commands = [command for command in every if [_name(command)] == typed] or every
     try:
         app(arguments, prog_name="r1pipe")
     except R1PipeError as error:
@@ -335,5 +333,9 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         sys.exit(console.show_error(Stopped("interrupted")))
     finally:
-        # the process ends here: searching all that was loaded for cycles one last time takes as long as most answers
-        gc.freeze()
+        app.registered_commands = every
+
+
+def _name(command: typer.models.CommandInfo) -> str:
+    """What is typed for a command."""
+    return command.name or (command.callback.__name__.replace("_", "-") if command.callback else "")
