@@ -25,7 +25,7 @@ BASE_FILES = (
 """What is loaded from a base model's folder; notes and other formats beside it are not part of its identity."""
 
 SMALL_BASE = 32 * 1024 * 1024
-"""A base model of fewer bytes is hashed every time; a larger one is known by its files' sizes and times once it was hashed."""
+"""A base model or an input of fewer bytes is hashed every time; a larger base is known by its files' sizes and times once hashed."""
 
 
 def check_artifact(path: Path, kind: ArtifactKind, chat_template: bool = True) -> None:
@@ -149,7 +149,8 @@ def check_files(path: Path, record: OutputRecord, contents: bool = False) -> Non
         if contents and (found := file_record(file)).sha256 != promised.sha256:
             raise ArtifactError(f"{file} was altered: SHA-256 {found.sha256[:12]}, its manifest promises {promised.sha256[:12]}")
     if contents and path.is_dir():
-        extra = {file.relative_to(path).as_posix() for file in _files(path)} - record.files.keys()
+        found_now = {file.relative_to(path).as_posix() for file in _files(path) if not file.name.startswith(".")}
+        extra = found_now - record.files.keys()  # hidden files, which file browsers leave behind, are loaded by nothing
         if extra:
             raise ArtifactError(f"{path / min(extra)} is not in its manifest")
 

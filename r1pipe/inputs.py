@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from r1pipe.artifact import SMALL_BASE, check_files
 from r1pipe.errors import ArtifactError, StateError
 from r1pipe.failures import shown
 from r1pipe.fork import check_outputs
@@ -22,7 +23,7 @@ from r1pipe.states import BaseIdentity, StepPlan
 def step_inputs(
     run: RunDir, pipeline: Pipeline, recipe: Recipe, base: BaseIdentity, step: Step, plans: Mapping[str, StepPlan]
 ) -> dict[str, InputRecord]:
-    """What the step will read, each input checked to be there in full size.
+    """What the step will read, each input checked to be there in full size; small ones are read byte by byte.
 
     Raises:
         StateError: an earlier step is not done. ArtifactError, DataError: an output of it, or a file of the user's, is not there.
@@ -42,11 +43,13 @@ def step_inputs(
             )
         try:
             check_outputs(run, pipeline.step(source.step))
+            record = manifest.outputs[source.name]
+            if record.size < SMALL_BASE:  # large ones would take minutes at each start: r1pipe check --contents reads them
+                check_files(run.output_path(pipeline.step(source.step), source.name), record, contents=True)
         except ArtifactError as error:
             redo = f"r1pipe run-all --run {shown(run)} --redo {source.step}   makes it again"
             raise ArtifactError(f"step {step.name} cannot start: {error.problem}", redo) from error
-        output = manifest.outputs[source.name]
-        records[name] = InputRecord(step=source.step, output=source.name, build=manifest.build, digest=output.digest)
+        records[name] = InputRecord(step=source.step, output=source.name, build=manifest.build, digest=record.digest)
     return records
 
 

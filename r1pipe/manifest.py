@@ -173,6 +173,8 @@ def _read(path: Path, model: type[R]) -> R:
         data = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise ArtifactError(f"{path} does not exist") from None
+    except OSError as error:
+        raise ArtifactError(f"{path} cannot be read: {describe_os_error(error)}", "check its rights and the disk") from error
     except ValueError as error:
         raise ArtifactError(f"{path} is torn or not ours: {error}", "r1pipe run-all --redo STEP makes it again") from error
     found = data.get("format") if isinstance(data, dict) else None

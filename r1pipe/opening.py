@@ -90,8 +90,13 @@ def recipe_text(named: str) -> tuple[str, str]:
         hint = f"did you mean {near[0]!r}? " if near else ""
         what = "no such file" if looks_like_a_file else "neither a recipe of r1pipe nor a file"
         raise RecipeError(f"recipe {named!r}: {what}", f"{hint}r1pipe recipes lists those that come with it: {', '.join(known)}")
+    return _text_of(path), os.fspath(path)
+
+
+def _text_of(path: Path) -> str:
+    """What a recipe's file says; editors may have put a mark of byte order in front."""
     try:
-        return path.read_bytes().decode("utf-8-sig"), os.fspath(path)
+        return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise RecipeError(f"{path} is not UTF-8 text (byte {error.start})", "save it as UTF-8") from error
     except OSError as error:
@@ -136,7 +141,7 @@ def open_run(name: str | None = None) -> Opened:
         StateError: there is none. RecipeError: its recipe is not right.
     """
     run = find_run(name)
-    pipeline, recipe = load(run.recipe_path.read_text(encoding="utf-8"), os.fspath(run.recipe_path))
+    pipeline, recipe = load(_text_of(run.recipe_path), os.fspath(run.recipe_path))
     return Opened(run, pipeline, recipe)
 
 
@@ -172,7 +177,7 @@ def open_or_begin(recipe: str | None, run: str | None, sets: Sequence[str]) -> O
     if root is None:
         pipeline, checked = load(text, where, sets)
         return Opened(RunDir(runs_root() / run), pipeline, checked, exists=False)
-    stored = root.recipe_path.read_text(encoding="utf-8")
+    stored = _text_of(root.recipe_path)
     own = os.fspath(root.recipe_path)
     pipeline, now = load(stored, own, sets)
     if recipe is not None:

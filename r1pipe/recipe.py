@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from r1pipe.errors import RecipeError
 from r1pipe.graph import Pipeline, reads_base, section_of
@@ -31,7 +31,7 @@ class Head(StepConfig):
     """The recipe's name, for people."""
     pipeline: str = DEFAULT_PIPELINE
     """The chain of steps that the recipe is for."""
-    seed: NonNegativeInt = 0
+    seed: int = Field(default=0, ge=0, lt=2**32)  # what the number generators of the trainers take
     """Every random choice of the run follows from it."""
 
 

@@ -167,6 +167,10 @@ def new_run_path(name: str, root: Path | None = None) -> Path:
             f"{name!r} cannot be the name of a run", "use letters, digits, '.', '_' and '-', starting with a letter or digit"
         )
     path = folder / name
+    if path.is_dir() and not (path / "recipe.toml").is_file() and any(path.glob("*/**/manifest.json")):
+        raise StateError(
+            f"{path} holds finished steps but no recipe.toml", "put the run's recipe.toml back, or choose another name with --run"
+        )
     if path.exists() and (not path.is_dir() or any(child.suffix != ".tmp" for child in path.iterdir())):
         raise StateError(f"{path} exists already", f"r1pipe resume {name} goes on with it; or choose another name with --run")
     return path

@@ -216,6 +216,26 @@ def test_a_broken_recipe_is_refused_before_anything_is_made(tmp_path: Path) -> N
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_runs_recipe_saved_by_another_editor_is_read_or_named(tmp_path: Path) -> None:
+    folder = copy_of_finished(tmp_path)
+    recipe = folder / "runs/nano/recipe.toml"
+    text = recipe.read_bytes()
+    recipe.write_bytes(b"\xef\xbb\xbf" + text)
+    assert r1pipe(folder, "status").code == 0
+    assert "9 of 9 steps done" in r1pipe(folder, "run-all").out
+    recipe.write_bytes(b"# caf\xe9\n" + text)
+    for command in ("status", "run-all", "plan"):
+        done = r1pipe(folder, command)
+        assert (done.code, "recipe.toml is not UTF-8 text (byte 5)" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("setting", ["reasoning-rl.steps=0", "reasoning-rl.steps=-4", "mixed-rl.train.steps=0", f"seed={2**32}"])
+def test_steps_and_seeds_that_the_trainers_would_read_otherwise_are_refused(tmp_path: Path, setting: str) -> None:
+    done = r1pipe(tmp_path, "plan", "--recipe", "nano", "--set", setting)
+    assert done.code == 2
+    assert f"--set {setting}" in done.err
+
+
 def test_a_stage_that_the_recipe_leaves_out_is_said_when_the_run_begins(tmp_path: Path) -> None:
     text = (Path(__file__).parents[1] / "r1pipe/recipes/nano.toml").read_text()
     shorter = re.sub(r"\[reasoning-rl\].*?(?=\n\[)", "", text, flags=re.DOTALL)

@@ -21,7 +21,7 @@ from r1pipe.launch import StopRequest
 from r1pipe.manifest import read_manifest
 from r1pipe.observer import Observer
 from r1pipe.recipe import load_recipe
-from r1pipe.rundir import RunDir
+from r1pipe.rundir import RunDir, new_run_path
 from r1pipe.runner import execute
 
 pytest_plugins = ("core_fixtures",)
@@ -216,6 +216,16 @@ def test_a_torn_manifest_is_named_and_nothing_is_reused(finished: Toy) -> None:
     assert finished.tally()["numbers"] == 2
 
 
+def test_a_manifest_that_cannot_be_read_is_named_and_nothing_is_reused(finished: Toy) -> None:
+    path = finished.path("numbers", "manifest.json")
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(
+        StateError, match=r"numbers of run demo is changed: .*0-numbers/manifest.json cannot be read: Is a directory"
+    ):
+        finished.execute()
+
+
 def test_a_manifest_of_another_step_is_named(finished: Toy) -> None:
     shutil.copy(finished.path("numbers", "manifest.json"), finished.path("start", "manifest.json"))
     with pytest.raises(StateError, match="belongs to step 'numbers', not to 'start'"):
@@ -283,6 +293,10 @@ def test_a_missing_or_altered_input_is_named_before_the_reader_starts(toy: Toy) 
     assert verify(toy.run, TOY, contents=False) == []
     [problem] = verify(toy.run, TOY)
     assert "values.json was altered" in problem
+    with pytest.raises(ArtifactError, match=r"(?s)cannot start: .*values\.json was altered: SHA-256"):
+        toy.execute()
+    values.write_text(content)
+    toy.execute()
 
 
 def test_outputs_that_nobody_reads_again_may_be_deleted(finished: Toy) -> None:
@@ -381,3 +395,10 @@ def test_a_taken_or_unfit_run_name_is_refused(toy: Toy) -> None:
         fork(toy.run, "demo", "work", TOY)
     with pytest.raises(StateError, match="cannot be the name of a run"):
         fork(toy.run, "../out", "work", TOY)
+
+
+def test_a_run_that_lost_its_recipe_says_so_instead_of_pointing_at_resume(finished: Toy) -> None:
+    finished.run.recipe_path.unlink()
+    with pytest.raises(StateError, match=r"holds finished steps but no recipe\.toml") as caught:
+        new_run_path("demo", finished.run.root.parent)
+    assert "resume" not in caught.value.hint

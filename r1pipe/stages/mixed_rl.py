@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from r1pipe.data.schedule import prompt_order
 from r1pipe.data.tables import read_problems, read_table
@@ -31,7 +31,7 @@ class RewardModelsConfig(StepConfig):
 class Config(GrpoSettings):
     """`[mixed-rl.train]`."""
 
-    steps: int = 1696
+    steps: PositiveInt = 1696
     temperature: float = Field(default=0.7, gt=0)
     preference_from_step: int = Field(default=1300, ge=0)
     """First step with general prompts and preference rewards; put at the start of the nearest rollout."""

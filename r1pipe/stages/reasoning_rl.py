@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import PositiveInt
+
 from r1pipe.stage import StepContext
 from r1pipe.stages.rules_rl import train_on_rules
 from r1pipe.train.settings import GrpoSettings
@@ -16,7 +18,7 @@ from r1pipe.train.settings import GrpoSettings
 class Config(GrpoSettings):
     """`[reasoning-rl]`."""
 
-    steps: int = 1600
+    steps: PositiveInt = 1600
 
 
 def run(context: StepContext) -> dict[str, Any]:

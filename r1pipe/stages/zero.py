@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from pydantic import PositiveInt
+
 from r1pipe.data.chat import TEMPLATES
 from r1pipe.rewards import RewardSpec
 from r1pipe.stage import StepContext
@@ -30,7 +32,7 @@ FORMS: dict[str, dict[str, dict[str, Any]]] = {
 class Config(GrpoSettings):
     """`[zero.train]`."""
 
-    steps: int = 10400
+    steps: PositiveInt = 10400
     template: Literal["conversation", "chat"] = "conversation"
     """How a question is put: "conversation" is the paper's plain text with think and answer tags, "chat" the base's own
     template."""
