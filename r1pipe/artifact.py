@@ -25,7 +25,7 @@ BASE_FILES = (
 """What is loaded from a base model's folder; notes and other formats beside it are not part of its identity."""
 
 SMALL_BASE = 32 * 1024 * 1024
-"""A base model or an input of fewer bytes is hashed every time; a larger base is known by its files' sizes and times once hashed."""
+"""A base model or an input of fewer bytes is hashed every time; a larger base is known by its files' sizes and times."""
 
 
 def check_artifact(path: Path, kind: ArtifactKind, chat_template: bool = True) -> None:
