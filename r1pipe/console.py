@@ -36,7 +36,11 @@ VERDICT_STYLES = {"right": "green", "wrong": "red", "unjudged": "yellow", "none"
 
 
 def prepare_streams() -> None:
-    """Let no character of a model's text crash the program on a terminal that cannot show it."""
+    """Let no character of a model's text crash the program on a terminal that cannot show it; a closed stream swallows all."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it lives as long as the process
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

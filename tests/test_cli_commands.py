@@ -167,6 +167,15 @@ def test_output_into_a_closed_pipe_is_no_crash() -> None:
     assert "Traceback" not in errors
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_a_closed_stream_is_no_crash(closed: str) -> None:
+    folder = finished_folder()
+    line = f"{sys.executable} -m r1pipe status {closed}"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, cwd=folder, env=environment(folder))
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr + done.stdout
+
+
 # --- before a run
 
 
