@@ -1,10 +1,11 @@
 """The main job, several seeds: wall time, peak memory, and the checkpoint table; how much of it is orchestration.
 
     python benchmarks/nano_run.py --seeds 1 2 3
+    python benchmarks/nano_run.py --recipe nano-full --seeds 1      # R1-Zero first, cold-start traces made from it
 
-Goals: at most 15 minutes on two idle cores, at most 4 GB; pass@1 of R1 at least 0.75 and three times the base's, format and
-language consistency at least 0.97 at Dev2 and R1. Orchestration, which is the time of the run that no step's own process
-spent, under 5%.
+Goals of the main job: at most 15 minutes on two idle cores, at most 4 GB; pass@1 of R1 at least 0.75 and three times the
+base's, format and language consistency at least 0.97 at Dev2 and R1. Orchestration, which is the time of the run that no
+step's own process spent, under 5%. Goal of nano-full: at most 30 minutes on two idle cores.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ def main() -> None:
     """Run, print, save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--recipe", default="nano")
     parser.add_argument("--no-network", action="store_true", help="run in an empty network namespace (needs root)")
     parser.add_argument("--set", dest="sets", nargs="*", default=[], help="further settings, e.g. launch.threads=1")
     parser.add_argument("--keep", type=Path, help="folder to keep the runs in")
@@ -45,18 +47,18 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     results: list[dict[str, Any]] = []
     for seed in arguments.seeds:
-        name = f"seed-{seed}"
+        name = f"{arguments.recipe}-{seed}"
         imports = import_seconds()
         settings = [word for value in [f"seed={seed}", *arguments.sets] for word in ("--set", value)]
         prefix = ("unshare", "--net", "--") if arguments.no_network else ()
-        wall, peak, _ = run(["run-all", "--run", name, *settings], folder, prefix)
+        wall, peak, _ = run(["run-all", "--recipe", arguments.recipe, "--run", name, *settings], folder, prefix)
         run_folder = folder / "runs" / name
         steps = manifests(run_folder)
         again, _, _ = run(["run-all", "--run", name], folder)
-        table = json.loads((run_folder / "5-evaluate" / "results.json").read_text())["checkpoints"]
+        table = json.loads(next(run_folder.glob("*-evaluate/results.json")).read_text())["checkpoints"]
         inside = sum(step["wall_seconds"] for step in steps.values())
         result: dict[str, Any] = {
-            "seed": seed, "no_network": arguments.no_network, "sets": arguments.sets,
+            "seed": seed, "recipe": arguments.recipe, "no_network": arguments.no_network, "sets": arguments.sets,
             "wall_seconds": round(wall, 1), "peak_bytes": peak, "second_run_all_seconds": round(again, 2),
             "import_seconds": round(imports, 1),
             "step_seconds": {name: round(step["wall_seconds"], 1) for name, step in steps.items()},
@@ -68,7 +70,7 @@ def main() -> None:
             low, high = row["pass_at_1_interval"]
             rules = f"format {row['format']:.3f} language {row['language']:.3f}"
             print(f"  {checkpoint:5} pass@1 {row['pass_at_1']:.3f} [{low:.3f}, {high:.3f}] {rules}")
-        save("-".join(["nano_run", *map(str, arguments.seeds)]), {"runs": results})
+        save("-".join(["nano_run", arguments.recipe, *map(str, arguments.seeds)]), {"runs": results})
     if arguments.keep is None:
         shutil.rmtree(folder)
 
