@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 
 
 def main() -> None:
@@ -12,6 +13,11 @@ def main() -> None:
     gc.set_threshold(100_000)
     # no plugin of pydantic has a say here, and looking for one reads the entry points of every installed package
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        print("the folder that this shell is in was deleted; change to one that exists", file=sys.stderr)
+        sys.exit(2)
     from r1pipe.cli import main as run
 
     try:

@@ -172,12 +172,17 @@ def digest_base(folder: Path, cache: Path | None = None, write_cache: bool = Tru
         write_cache: whether to remember what was hashed anew.
 
     Raises:
-        ArtifactError: the folder holds no model.
+        ArtifactError: the folder holds no model, or one with quantised weights.
     """
     files = base_files(folder)
     if not any(file.suffix == ".safetensors" for file in files):
         raise ArtifactError(
             f"base model {folder}: there are no safetensors weights", "r1pipe reads no pickled weights (.bin, .pt)"
+        )
+    if (method := _quantisation(folder / "config.json")) is not None:
+        raise ArtifactError(
+            f"base model {folder} is quantised ({method})",
+            "training would round its weights, and adapters could not be merged into them; name the model that it was made from",
         )
     stats = {file.name: file.stat() for file in files}
     large = sum(stat.st_size for stat in stats.values()) >= SMALL_BASE
@@ -259,6 +264,12 @@ def _read_json(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise ArtifactError(f"{path} is torn or not JSON: {error}") from error
     return data if isinstance(data, dict) else {}
+
+
+def _quantisation(config: Path) -> str | None:
+    """How a model's weights are quantised, by its config.json; None when they are not."""
+    said = _read_json(config).get("quantization_config") if config.is_file() else None
+    return str(said.get("quant_method", "by a method that it does not name")) if isinstance(said, dict) else None
 
 
 def _read_cache(path: Path) -> dict[str, dict[str, Any]]:

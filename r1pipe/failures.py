@@ -21,7 +21,8 @@ def failure(run: RunDir, step: Step, begun: Begun, ended: Ended) -> StepFailed |
     if ended.code == Stopped.exit_code or error.get("type") == Stopped.__name__ or (ended.stopped and ended.code < 0):
         where = "at once" if ended.code < 0 and not error else "at a safe point"
         return Stopped(f"step {step.name} of run {run.name} stopped {where}", f"r1pipe resume {shown(run)}   goes on from there")
-    advice, said = str(error.get("hint", "")), last_lines(run.log_path(step, begun.attempt))
+    advice = str(error.get("hint", "")).replace("--redo STEP", f"--run {shown(run)} --redo {step.name}")
+    said = last_lines(run.log_path(step, begun.attempt))
     if error:
         name, what = str(error.get("type")), str(error.get("problem"))
         ours = not error.get("traceback")

@@ -18,7 +18,7 @@ from typing import Any
 
 from r1pipe.errors import RecipeError, StateError
 from r1pipe.graph import DEFAULT_LOADER, Pipeline, section_of
-from r1pipe.recipe import Recipe, apply_sets, load_recipe, pipeline_name
+from r1pipe.recipe import Recipe, apply_sets, file_text, load_recipe, pipeline_name
 from r1pipe.recipe_text import KeyPath
 from r1pipe.rundir import RunDir, find_run, list_runs, runs_root
 
@@ -90,17 +90,7 @@ def recipe_text(named: str) -> tuple[str, str]:
         hint = f"did you mean {near[0]!r}? " if near else ""
         what = "no such file" if looks_like_a_file else "neither a recipe of r1pipe nor a file"
         raise RecipeError(f"recipe {named!r}: {what}", f"{hint}r1pipe recipes lists those that come with it: {', '.join(known)}")
-    return _text_of(path), os.fspath(path)
-
-
-def _text_of(path: Path) -> str:
-    """What a recipe's file says; editors may have put a mark of byte order in front."""
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise RecipeError(f"{path} is not UTF-8 text (byte {error.start})", "save it as UTF-8") from error
-    except OSError as error:
-        raise RecipeError(f"{path}: {error.strerror}", "check the path and its rights") from error
+    return file_text(path), os.fspath(path)
 
 
 def load(text: str, where: str, sets: Sequence[str] = ()) -> tuple[Pipeline, Recipe]:
@@ -141,7 +131,7 @@ def open_run(name: str | None = None) -> Opened:
         StateError: there is none. RecipeError: its recipe is not right.
     """
     run = find_run(name)
-    pipeline, recipe = load(_text_of(run.recipe_path), os.fspath(run.recipe_path))
+    pipeline, recipe = load(file_text(run.recipe_path), os.fspath(run.recipe_path))
     return Opened(run, pipeline, recipe)
 
 
@@ -177,7 +167,7 @@ def open_or_begin(recipe: str | None, run: str | None, sets: Sequence[str]) -> O
     if root is None:
         pipeline, checked = load(text, where, sets)
         return Opened(RunDir(runs_root() / run), pipeline, checked, exists=False)
-    stored = _text_of(root.recipe_path)
+    stored = file_text(root.recipe_path)
     own = os.fspath(root.recipe_path)
     pipeline, now = load(stored, own, sets)
     if recipe is not None:

@@ -179,18 +179,25 @@ def apply_sets(text: str, sets: Sequence[str], pipeline: Pipeline, where: str = 
     return text
 
 
-def _read(source: Path | str, where: str) -> tuple[str, str]:
-    """Text of a recipe, and what to call it."""
-    if isinstance(source, str):
-        return source, where or "recipe"
+def file_text(path: Path, where: str = "") -> str:
+    """What a recipe's file says; editors may have put a mark of byte order in front.
+
+    Raises:
+        RecipeError: it cannot be read, or is no text.
+    """
     try:
-        return source.read_bytes().decode("utf-8-sig"), where or str(source)
+        return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise RecipeError(
-            f"{where or source}: {error.strerror}", "r1pipe recipes lists the recipes that come with r1pipe"
+            f"{where or path}: {error.strerror}", "r1pipe recipes lists the recipes that come with r1pipe"
         ) from error
     except UnicodeDecodeError as error:
-        raise RecipeError(f"{where or source} is not UTF-8 text (byte {error.start})", "save it as UTF-8") from error
+        raise RecipeError(f"{where or path} is not UTF-8 text (byte {error.start})", "save it as UTF-8") from error
+
+
+def _read(source: Path | str, where: str) -> tuple[str, str]:
+    """Text of a recipe, and what to call it."""
+    return (source, where or "recipe") if isinstance(source, str) else (file_text(source, where), where or str(source))
 
 
 def _parse(text: str, where: str) -> dict[str, Any]:

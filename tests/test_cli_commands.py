@@ -492,6 +492,25 @@ def test_ctrl_c_stops_at_a_safe_point_says_how_to_go_on_and_resume_does(tmp_path
     assert "resuming at step" in log
 
 
+def test_a_step_that_begins_again_is_told_from_where_its_last_attempt_stopped(tmp_path: Path) -> None:
+    with started(tmp_path, "run-all", "--until", "cold-start") as process:
+        wait_for(process, tmp_path / "runs/nano/1-cold-start/state.json")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=300)
+    with started(tmp_path, "run-all", "--until", "cold-start", pause="600") as process:
+        wait_for(process, tmp_path / "runs/nano/1-cold-start/logs/attempt-2.log")
+        assert "begins again, stopped at step" in r1pipe(tmp_path, "status").out
+
+
+def test_a_command_in_a_folder_that_was_deleted_says_so(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = f"cd {gone} && rmdir {gone} && exec {sys.executable} -P -m r1pipe status"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=environment(tmp_path), check=False)
+    assert done.returncode == 2
+    assert done.stderr == "the folder that this shell is in was deleted; change to one that exists\n"
+
+
 def test_a_second_ctrl_c_stops_now_with_another_exit_code(tmp_path: Path) -> None:
     with started(tmp_path, "run-all", "--until", "cold-start", pause="600") as process:
         wait_for(process, tmp_path / "runs/nano/1-cold-start/worker.json")

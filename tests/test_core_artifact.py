@@ -211,6 +211,14 @@ def test_pickled_weights_are_refused(tmp_path: Path) -> None:
         digest_base(folder)
 
 
+def test_a_quantised_base_model_is_refused_with_its_method(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "quantization_config": {"quant_method": "bitsandbytes"}}))
+    with pytest.raises(ArtifactError, match=r"quantised \(bitsandbytes\)"):
+        digest_base(folder)
+
+
 def test_a_large_base_model_is_hashed_once_until_a_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artifact, "SMALL_BASE", 1)
     hashed: list[str] = []

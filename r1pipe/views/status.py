@@ -54,9 +54,11 @@ def detail(opened: Opened, place: StepPlan, working: bool) -> Text:
             words += f"  ({place.manifest.attempts} attempts)"
         return console.one_line(words + ("  (shared)" if shared else ""), "dim")
     if place.state == "partial":
-        now = read_progress(opened.run.progress_path(place.step))
+        now, begins = read_progress(opened.run.progress_path(place.step)), working and _begins(opened, place)
         where = f"{now.get('unit', 'step')} {now['done']:,} of {now['total']:,}" if {"done", "total"} <= now.keys() else ""
         words = f"{where}, attempt {place.attempts}" if where else f"attempt {place.attempts}"
+        if begins:
+            return console.one_line(f"begins again, stopped at {words}" if where else words, "cyan")
         if working and isinstance(left := now.get("seconds_left"), int | float):
             words += f", about {console.duration(left, whole=True)} left"
         return console.one_line(
@@ -64,6 +66,12 @@ def detail(opened: Opened, place: StepPlan, working: bool) -> Text:
         )
     style = "red" if place.state in ("changed", "stale") else "dim"
     return console.one_line(place.why if place.state == "todo" else f"{place.state}: {place.why}", style)
+
+
+def _begins(opened: Opened, place: StepPlan) -> bool:
+    """Whether what is known of a step's progress was said by an earlier attempt than the one that works now."""
+    begun, said = opened.run.begun_path(place.step), opened.run.progress_path(place.step)
+    return begun.is_file() and said.is_file() and said.stat().st_mtime_ns < begun.stat().st_mtime_ns
 
 
 def next_line(opened: Opened, plans: Sequence[StepPlan]) -> Text:
