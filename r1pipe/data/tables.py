@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -57,18 +58,23 @@ def part_path(folder: Path, number: int) -> Path:
 def write_part(folder: Path, number: int, rows: Sequence[dict[str, Any]], columns: dict[str, str]) -> Path:
     """Write one part whole or not at all; missing columns are an error, extra ones too."""
     import pyarrow
-    import pyarrow.parquet
 
-    folder.mkdir(parents=True, exist_ok=True)
     for row in rows:
         if row.keys() != columns.keys():
             odd = sorted(row.keys() ^ columns.keys())
             raise DataError(f"a row for {folder.name} has other columns than its table: {', '.join(odd)}")
-    table = pyarrow.Table.from_pylist(list(rows), schema=_schema(tuple(columns.items())))
+    return write_columns(folder, number, pyarrow.Table.from_pylist(list(rows), schema=_schema(tuple(columns.items()))))
+
+
+def write_columns(folder: Path, number: int, table: Any, rows_per_group: int | None = None) -> Path:
+    """Write one part whole or not at all, from an Arrow table."""
+    import pyarrow.parquet
+
+    folder.mkdir(parents=True, exist_ok=True)
     path = part_path(folder, number)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        pyarrow.parquet.write_table(table, temporary, compression="zstd")
+        pyarrow.parquet.write_table(table, temporary, compression="zstd", row_group_size=rows_per_group)
         with temporary.open("rb") as stream:
             os.fsync(stream.fileno())
         os.replace(temporary, path)
@@ -93,15 +99,29 @@ def write_table(folder: Path, rows: Iterable[dict[str, Any]], columns: dict[str,
     return written + len(buffer)
 
 
-def read_part(path: Path) -> list[dict[str, Any]]:
-    """All rows of a part; ArtifactError naming the file when it is torn."""
+@contextmanager
+def open_part(path: Path) -> Iterator[Any]:
+    """A part to read from, as Arrow's Parquet file, decoded as it is asked for; ArtifactError naming the file when it is torn."""
     import pyarrow
     import pyarrow.parquet
 
     try:
-        rows: list[dict[str, Any]] = pyarrow.parquet.ParquetFile(path).read().to_pylist()
+        with pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
+            yield file
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise ArtifactError(f"{path.parent.name}/{path.name} cannot be read: {error}", "redo the step that wrote it") from error
+
+
+def part_rows(path: Path) -> int:
+    """Number of rows of a part, from its footer."""
+    with open_part(path) as file:
+        return int(file.metadata.num_rows)
+
+
+def read_part(path: Path) -> list[dict[str, Any]]:
+    """All rows of a part; ArtifactError naming the file when it is torn."""
+    with open_part(path) as file:
+        rows: list[dict[str, Any]] = file.read().to_pylist()
     return rows
 
 

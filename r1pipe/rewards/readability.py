@@ -7,37 +7,46 @@ thing; the thresholds are fields of `Readability`, set so that fluent traces of 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from r1pipe.data.chat import split_response
+from r1pipe.data.pieces import runs_of, split
 from r1pipe.data.rows import Attempt
 from r1pipe.rewards.base import Score
 from r1pipe.rewards.language import is_known_language, language_share
-from r1pipe.rewards.words import HAN_AND_KANA, split_words
+from r1pipe.rewards.words import split_words
 
-_PIECE = re.compile(rf"[{HAN_AND_KANA}]|[^\W_]{{1,24}}|[^\w\s]")
 _PARAGRAPH = re.compile(r"\n\s*\n")
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 _LONGEST_PERIOD = 200
 _TAIL_PIECES = 4000
+RUN_PIECES = 12
+"""Pieces in a row that make a repetition."""
 
 
 def split_pieces(text: str) -> list[str]:
     """Words, numbers, signs and single Han characters and kana, lower-cased: what repetition is counted in."""
-    return _PIECE.findall(text.lower())
+    pieces = split(text.lower())
+    return [pieces.text(place, place) for place in range(len(pieces.hashes))]
 
 
-def repetition_share(text: str, n: int = 12) -> float:
+def repetition_share(text: str, n: int = RUN_PIECES) -> float:
     """The share of n-grams of pieces that stood before in the text; 0.0 for a text of fewer than n pieces.
 
     Formulas worked through with new numbers do not count; a passage said again does.
     """
-    pieces = split_pieces(text)
-    total = len(pieces) - n + 1
-    if total < 1:
-        return 0.0
-    return 1.0 - len({tuple(pieces[place : place + n]) for place in range(total)}) / total
+    return repetition_of(split(text.lower()).hashes, n)
+
+
+def repetition_of(hashes: Any, n: int = RUN_PIECES) -> float:
+    """`repetition_share` for pieces that were split before (see `r1pipe.data.pieces`)."""
+    import numpy as np
+
+    runs = np.sort(runs_of(hashes, n))
+    return 1.0 - (len(runs) - int(np.count_nonzero(runs[1:] == runs[:-1]))) / len(runs) if len(runs) else 0.0
 
 
 def loop_pieces(text: str, times: int = 4) -> int:
@@ -45,17 +54,35 @@ def loop_pieces(text: str, times: int = 4) -> int:
 
     A model that is caught in a loop stays in it until it is cut off, so the end is where to look.
     """
-    tail = split_pieces(text[-8 * _TAIL_PIECES :])[-_TAIL_PIECES:]
+    return loop_of(split(text[-8 * _TAIL_PIECES :].lower()).hashes, times)
+
+
+def loop_of(hashes: Any, times: int = 4) -> int:
+    """`loop_pieces` for pieces that were split before."""
+    tail = hashes[-_TAIL_PIECES:]
     return _loop_at_end(tail, times) or _loop_at_end(tail[:-1], times)  # the last piece may have been cut in two
 
 
-def _loop_at_end(tail: list[str], times: int) -> int:
-    for period in range(1, min(_LONGEST_PERIOD, len(tail) // times) + 1):
-        length = period
-        while length < len(tail) and tail[-length - 1] == tail[-length - 1 + period]:
-            length += 1
-        if length >= times * period and length >= 3 * times:
-            return length
+def _loop_at_end(tail: Any, times: int) -> int:
+    import numpy as np
+
+    longest = min(_LONGEST_PERIOD, len(tail) // times)
+    if longest < 1:
+        return 0
+    periods = np.arange(1, longest + 1)
+    equal = np.maximum((times - 1) * periods, 3 * times - periods)  # so many pieces must equal those a period earlier
+    for back in range(min(8, len(tail))):  # most periods fail at once
+        places = len(tail) - 1 - back - periods
+        periods = periods[(equal <= back) | ((places >= 0) & (tail[len(tail) - 1 - back] == tail[places]))]
+        if not len(periods):
+            return 0
+        equal = np.maximum((times - 1) * periods, 3 * times - periods)
+    for period, needed in zip(periods.tolist(), equal.tolist(), strict=True):
+        if period + needed > len(tail):
+            continue
+        same = tail[::-1][:-period] == tail[::-1][period:]
+        if same[:needed].all():
+            return period + int(len(same) if same.all() else same.argmin())
     return 0
 
 
@@ -64,9 +91,22 @@ def longest_paragraph(text: str) -> int:
     return max(sum(word.units for word in split_words(paragraph)) for paragraph in _PARAGRAPH.split(text))
 
 
+def has_long_paragraph(text: str, most_words: int) -> bool:
+    """Whether the longest paragraph has more than so many words; counts only paragraphs that are long enough to."""
+    for part in text.split("\n\n"):  # at least as long as the paragraphs in it
+        if not part.isascii():
+            part = unicodedata.normalize("NFC", part)
+            if len(part) > most_words and longest_paragraph(part) > most_words:
+                return True
+        # a word of ASCII letters has two of them at least, and something between it and the next
+        elif (len(part) + 1) // 3 > most_words and longest_paragraph(part) > most_words:
+            return True
+    return False
+
+
 def code_blocks(text: str) -> int:
     """Fenced code blocks; one that is not closed counts."""
-    return (len(_FENCE.findall(text)) + 1) // 2
+    return (len(_FENCE.findall(text)) + 1) // 2 if "```" in text or "~~~" in text else 0
 
 
 @dataclass(frozen=True, slots=True)

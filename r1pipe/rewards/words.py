@@ -20,10 +20,12 @@ from bisect import bisect_right
 from functools import lru_cache
 from typing import NamedTuple
 
+from r1pipe.data.pieces import CHARACTER_RANGES
+
 LETTERS_PER_WORD = {"Thai": 5, "Lao": 5, "Khmer": 5, "Burmese": 7}
 """Letters, vowel signs and marks to a word. In the Declaration of Human Rights, Thai takes 5.3 of them and Burmese 7.6 where
 English takes a word; Lao and Khmer are set like Thai."""
-CHARACTER_SCRIPTS = frozenset({"Han", "Kana"})
+CHARACTER_SCRIPTS = frozenset(CHARACTER_RANGES)
 
 _RANGES: dict[str, tuple[tuple[int, int], ...]] = {
     "Latin": ((0x41, 0x5A), (0x61, 0x7A), (0xAA, 0xAA), (0xBA, 0xBA), (0xC0, 0xD6), (0xD8, 0xF6), (0xF8, 0x2AF), (0x1E00, 0x1EFF),
@@ -52,8 +54,7 @@ _RANGES: dict[str, tuple[tuple[int, int], ...]] = {
     "Hangul": ((0x1100, 0x11FF), (0x3131, 0x318E), (0xA960, 0xA97F), (0xAC00, 0xD7FB)),
     "Ethiopic": ((0x1200, 0x135F), (0x1380, 0x139F), (0x2D80, 0x2DDF)),
     "Khmer": ((0x1780, 0x17D3), (0x17DC, 0x17DD)),
-    "Kana": ((0x3041, 0x3096), (0x309D, 0x309F), (0x30A1, 0x30FA), (0x30FC, 0x30FF), (0x31F0, 0x31FF), (0xFF66, 0xFF9F)),
-    "Han": ((0x3005, 0x3007), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x323AF)),
+    **CHARACTER_RANGES,
 }  # fmt: skip
 _STARTS = sorted((low, high, script) for script, ranges in _RANGES.items() for low, high in ranges)
 _LOWS = [low for low, _, _ in _STARTS]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field, PositiveInt
 
-from r1pipe.data.chat import split_response
+from r1pipe.data.chat import Response, split_response
 from r1pipe.data.tables import attempt_of, scores_of
 from r1pipe.stage import StepConfig
 
@@ -30,27 +30,45 @@ class KeepSection(StepConfig):
 
 def why_dropped(row: dict[str, Any], config: KeepSection) -> str:
     """The first reason to drop an attempt; empty to keep it."""
-    # imported here: its word lists would slow down every command that only looks at the pipeline
-    from r1pipe.rewards.readability import code_blocks, longest_paragraph, loop_pieces, repetition_share
-
-    if row["error"] or row["finish"] == "error":
-        return ERROR
-    if row["verdict"] != "right":
-        return row["verdict"] if row["verdict"] != "none" else "no checker"
-    if row["finish"] != "stop":
-        return "cut off"
-    parts = split_response(attempt_of(row).text)
-    thinking = parts.thinking or ""
+    reason = why_unfit(row["error"], row["finish"], row["verdict"])
+    if reason:
+        return reason
     language = scores_of(row).get("language")
-    tests: list[tuple[str, Callable[[], bool]]] = [
-        (f"format: {parts.faults[0] if parts.faults else ''}", lambda: bool(parts.faults)),
-        (MIXED, lambda: language is not None and language.value is not None and language.value < config.min_language),
-        ("long paragraph", lambda: longest_paragraph(thinking) > config.max_paragraph_words),
-        ("code block in the thinking", lambda: not config.allow_code_blocks and code_blocks(thinking) > 0),
-        ("ends in a loop", lambda: loop_pieces(thinking) > 0),
-        ("repetition", lambda: repetition_share(thinking) > config.max_repetition),
-    ]
-    return next((reason for reason, test in tests if test()), "")
+    return why_unreadable(split_response(row["prefix"] + row["completion"]), language.value if language else None, config)
+
+
+def why_unfit(error: str, finish: str, verdict: str) -> str:
+    """The first reason to drop an attempt that shows without reading it; empty to read it."""
+    if error or finish == "error":
+        return ERROR
+    if verdict != "right":
+        return verdict if verdict != "none" else "no checker"
+    return "cut off" if finish != "stop" else ""
+
+
+def why_unreadable(response: Response, language: float | None, config: KeepSection) -> str:
+    """The first reason to drop a right answer for how its thinking reads; empty to keep it.
+
+    Args:
+        language: the score of the language reward, if it gave one.
+    """
+    # imported here: its word lists would slow down every command that only looks at the pipeline
+    from r1pipe.data.pieces import split
+    from r1pipe.rewards.readability import code_blocks, has_long_paragraph, loop_of, repetition_of
+
+    if response.faults:
+        return f"format: {response.faults[0]}"
+    if language is not None and language < config.min_language:
+        return MIXED
+    thinking = response.thinking or ""
+    if has_long_paragraph(thinking, config.max_paragraph_words):
+        return "long paragraph"
+    if not config.allow_code_blocks and code_blocks(thinking) > 0:
+        return "code block in the thinking"
+    pieces = split(thinking.lower())
+    if loop_of(pieces.hashes) > 0:
+        return "ends in a loop"
+    return "repetition" if repetition_of(pieces.hashes) > config.max_repetition else ""
 
 
 def pick_best(rows: Sequence[dict[str, Any]], keep: int) -> list[tuple[dict[str, Any], str]]:
