@@ -31,6 +31,7 @@ from r1pipe.stages.prepare import normalised
 from r1pipe.stages.sections import RewardsSection, SamplingSection
 from r1pipe.stages.traces import Config as TracesConfig
 from r1pipe.stages.zero import Config as ZeroConfig
+from r1pipe.trackers import check_trackers
 from r1pipe.train.scoring_time import check_scoring_time
 from r1pipe.train.settings import GrpoSettings
 from r1pipe.views.amounts import amounts
@@ -197,6 +198,8 @@ def _step(pipeline: Pipeline, step: Step, recipe: Recipe, generate: bool) -> str
         if config.rewrite.engine == "openai":
             server_url({**os.environ, **recipe.launches[step.name].env})
     launch = recipe.launches[step.name]
+    if step.launcher == "accelerate":
+        check_trackers(launch.report_to)
     if isinstance(config, GrpoSettings):
         with contextlib.suppress(ArtifactError):  # a base that is not here is a fact of its own
             _room(pipeline.locate_base(recipe.base.model), config)

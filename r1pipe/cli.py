@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from r1pipe import __version__, cli_checking, cli_evidence, console
+from r1pipe import __version__, cli_checking, cli_evidence, cli_lab, console
 from r1pipe.errors import R1PipeError, Stopped
 from r1pipe.options import (
     JsonOption,
@@ -233,15 +233,18 @@ def init(
 
 cli_checking.add_commands(app)
 cli_evidence.add_commands(app)
+app.add_typer(cli_lab.lab_app, name=cli_lab.NAME, rich_help_panel=cli_evidence.EVIDENCE)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; an error of ours is two lines and its exit code, anything else keeps its traceback."""
     console.prepare_streams()
-    every = app.registered_commands
+    every, groups = app.registered_commands, app.registered_groups
     typed = (sys.argv[1:] if arguments is None else arguments)[:1]
     # only the command that was typed is built: building all of them takes longer than most answers
-    app.registered_commands = [command for command in every if [_name(command)] == typed] or every
+    commands, known = [one for one in every if [_name(one)] == typed], [one for one in groups if [one.name] == typed]
+    if commands or known:
+        app.registered_commands, app.registered_groups = commands, known
     try:
         app(arguments, prog_name="r1pipe")
     except R1PipeError as error:
@@ -249,7 +252,7 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         sys.exit(console.show_error(Stopped("interrupted")))
     finally:
-        app.registered_commands = every
+        app.registered_commands, app.registered_groups = every, groups
 
 
 def _name(command: typer.models.CommandInfo) -> str:

@@ -1,15 +1,15 @@
 """`r1pipe eval`: any checkpoints on any file of problems, with the sampling and scoring of the evaluation step.
 
 Everything is kept in one folder: what was asked (`settings.json`), each checkpoint's attempts as a table in parts, and the
-results in the form that the evaluation step writes. A stopped evaluation goes on at the next part; a folder that was begun with
-other settings is refused.
+results in the form that the evaluation step writes, and in that of EleutherAI's lm-evaluation-harness. A stopped evaluation goes
+on at the next part; a folder that was begun with other settings is refused.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,12 @@ from r1pipe.data.rows import Problem
 from r1pipe.engines.base import Engine, Sampling
 from r1pipe.errors import StateError
 from r1pipe.estimators import compare
+from r1pipe.harness import FOLDER, write_harness
 from r1pipe.manifest import changes, to_json, write_atomic
 from r1pipe.rewards import Mix
 from r1pipe.rewards.accuracy import VERDICT_VERSION
 from r1pipe.rewards.benchmarks import read_benchmark
+from r1pipe.rewards.mix import Part
 from r1pipe.stages.evaluate import Config, pass_rates, summarise
 from r1pipe.stages.sampling import sample_attempts, shard_seed, whole_part, write_scored
 from r1pipe.stages.sections import ChatSection, RewardsSection
@@ -80,11 +82,13 @@ def evaluate(checkpoints: Sequence[Checkpoint], asked: Asked, folder: Path, tell
         StateError: the folder holds an evaluation with other settings. DataError: see `read_benchmark`.
     """
     problems = read_benchmark(asked.file, asked.domain, asked.gold, asked.limit)
-    _agree(folder, _settings(checkpoints, asked, len(problems)))
+    agree(folder, _settings(checkpoints, asked, len(problems)))
     results: dict[str, Any] = {}
     rates: list[tuple[str, dict[str, float]]] = []
     for checkpoint in checkpoints:
-        rows = _attempts(checkpoint, problems, asked, folder / _folder_name(checkpoint) / "attempts", tell)
+        kept = folder / _folder_name(checkpoint) / "attempts"
+        rows = attempts_of(checkpoint, problems, asked.sampling, kept, tell, asked.engine, asked.batch, asked.dtype)
+        write_harness(checkpoint, rows, asked.sampling, asked.file, asked.engine, folder / FOLDER)
         judged = [row for row in rows if row["verdict"] in ("right", "wrong")]
         results[checkpoint.name] = {**summarise(rows), "at_k": at_k(list(tallies(rows).values()))}
         rates.append((checkpoint.name, pass_rates(judged)))
@@ -105,32 +109,42 @@ def evaluate(checkpoints: Sequence[Checkpoint], asked: Asked, folder: Path, tell
     return table
 
 
-def _attempts(
-    checkpoint: Checkpoint, problems: Sequence[Problem], asked: Asked, folder: Path, tell: Callable[[str], None]
+def attempts_of(
+    checkpoint: Checkpoint,
+    problems: Sequence[Problem],
+    sampling: Sampling,
+    folder: Path,
+    tell: Callable[[str], None],
+    engine_name: str = "transformers",
+    batch: int | None = None,
+    dtype: str = "auto",
+    judges: tuple[Part, ...] = (),
 ) -> list[dict[str, Any]]:
-    """All scored attempts of one checkpoint, those that are owed made now."""
+    """All scored attempts of one checkpoint, those that are owed made now.
+
+    Args:
+        folder: the table of attempts, in parts.
+        judges: further rewards besides those of the checkpoint's run.
+    """
     from r1pipe.engines.base import open_engine
 
     shared = checkpoint.opened.recipe.shared if checkpoint.opened is not None else {}
     chat, rewards = shared.get("chat", ChatSection()), shared.get("rewards", RewardsSection())
     assert isinstance(chat, ChatSection)
     assert isinstance(rewards, RewardsSection)
-    mix = Mix.build(rewards.rules)
+    mix = Mix((*Mix.build(rewards.rules).parts, *judges))
     parts = [problems[start : start + PART] for start in range(0, len(problems), PART)]
     engine: Engine | None = None
     found: list[dict[str, Any]] = []
     try:
         for number, part in enumerate(parts):
-            rows = whole_part(folder, number, len(part) * asked.sampling.samples)
+            rows = whole_part(folder, number, len(part) * sampling.samples)
             if rows is None:
                 if engine is None:
-                    tell(f"{checkpoint.name}: {len(problems):,} problems × {asked.sampling.samples} samples")
-                    engine = open_engine(
-                        asked.engine, checkpoint.folder, system=chat.system, batch=asked.batch, dtype=asked.dtype
-                    )
-                own = shard_seed(asked.sampling.seed, number)
-                sampling = Sampling(**{**asdict(asked.sampling), "seed": own})
-                rows = write_scored(mix, sample_attempts(engine, part, sampling), folder, number)
+                    tell(f"{checkpoint.name}: {len(problems):,} problems × {sampling.samples} samples")
+                    engine = open_engine(engine_name, checkpoint.folder, system=chat.system, batch=batch, dtype=dtype)
+                own = replace(sampling, seed=shard_seed(sampling.seed, number))
+                rows = write_scored(mix, sample_attempts(engine, part, own), folder, number)
                 tell(f"{checkpoint.name}: {min((number + 1) * PART, len(problems)):,} of {len(problems):,} problems answered")
             found += rows
     finally:
@@ -153,7 +167,7 @@ def _settings(checkpoints: Sequence[Checkpoint], asked: Asked, problems: int) ->
     }
 
 
-def _agree(folder: Path, settings: dict[str, Any]) -> None:
+def agree(folder: Path, settings: dict[str, Any]) -> None:
     """Begin a folder, or go on with one that was begun with these settings; further checkpoints may join it."""
     path = folder / "settings.json"
     folder.mkdir(parents=True, exist_ok=True)
@@ -180,5 +194,8 @@ def evals_view(results: Mapping[str, Any], folder: Path) -> RenderableType:
     for found in results["comparisons"]:
         difference = f"{found['difference']:+.3f} ({found['low']:+.3f} to {found['high']:+.3f}), p {found['p_value']:.4f}"
         parts.append(console.plain(f"{found['first']} → {found['second']}  pass@1 {difference}"))
-    parts += [Text(), console.plain(f"results and attempts are in {folder}", "dim")]
+    parts += [
+        Text(),
+        console.plain(f"results and attempts are in {folder}, in lm-evaluation-harness's form in {folder / FOLDER}", "dim"),
+    ]
     return Group(*parts)

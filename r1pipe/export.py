@@ -138,13 +138,23 @@ def card(checkpoint: Checkpoint, records: list[dict[str, Any]]) -> str:
     return "\n".join([*lines, *_data_lines(records)])
 
 
+MEASURES = (("pass_at_1", "pass@1"), ("format", "format"), ("language", "language consistency"))
+"""Key of the results, name of the metric in the card's index: what hubs show beside a model."""
+
+
 def _front_matter(checkpoint: Checkpoint, title: str) -> list[str]:
+    """The part that hubs read: library, task, tags, and the results as a model index."""
     lines = ["---", "library_name: transformers", "pipeline_tag: text-generation", "tags:", "- r1pipe"]
     found = _result(checkpoint)
-    if found is not None and isinstance(found[0].get("pass_at_1"), int | float):
+    measured = [(key, name) for key, name in MEASURES if found is not None and isinstance(found[0].get(key), int | float)]
+    if found is not None and measured:
+        sampling = found[1].get("sampling") or {}
+        how = ", ".join(f"{key} {sampling[key]}" for key in ("samples", "temperature", "top_p") if key in sampling)
         lines += ["model-index:", f"- name: {json.dumps(title)}", "  results:", "  - task:", "      type: text-generation",
-                  "    dataset:", "      name: held-out problems of the run", "      type: r1pipe", "    metrics:",
-                  "    - name: pass@1", "      type: pass@1", f"      value: {found[0]['pass_at_1']:.4f}"]  # fmt: skip
+                  "    dataset:", "      name: held-out problems of the run", "      type: r1pipe",
+                  f"      args: {json.dumps(how)}", "    metrics:"]  # fmt: skip
+        for key, name in measured:
+            lines += [f"    - name: {name}", f"      type: {key}", f"      value: {found[0][key]:.4f}"]
     return [*lines, "---"]
 
 

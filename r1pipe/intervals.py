@@ -52,18 +52,47 @@ def correlation(left: Sequence[float], right: Sequence[float]) -> float:
 def share_interval(shares: Sequence[float]) -> tuple[float, float]:
     """95% interval of the mean of one share per problem; (nan, nan) for none.
 
-    Wilson's interval for as many trials as the shares are worth: p(1 - p) over the variance of their mean, never fewer than there
-    are problems, so that several samples of a problem narrow it only as far as they agree less than one would expect; with
-    Student's quantile, since the variance is estimated. One sample a problem gives Wilson's own interval, with that quantile.
-    Holds near 0 and 1 and for few problems, where a bootstrap is too narrow.
+    Shares that are all 0 or 1 (one sample a problem) are a binomial count, and have the exact interval with mid-p. Otherwise
+    Wilson's interval for as many trials as the shares are worth: p(1 - p) over the variance of their mean, never fewer than
+    there are problems, so that several samples of a problem narrow it only as far as they agree less than one would expect;
+    with Student's quantile, since the variance is estimated. Holds near 0 and 1 and for few problems, where a bootstrap is too
+    narrow.
     """
     if not shares:
         return math.nan, math.nan
     count, centre = len(shares), fmean(shares)
+    if all(share in (0.0, 1.0) for share in shares):
+        return mid_p(round(math.fsum(shares)), count)
     spread = math.fsum((share - centre) ** 2 for share in shares) / count
     trials = max(float(count), centre * (1 - centre) * count / spread) if spread > 0 else float(count)
-    quantile = student_quantile(0.975, count - 1) if count > 1 else Z95
-    return wilson(centre * trials, trials, quantile)
+    return wilson(centre * trials, trials, student_quantile(0.975, count - 1) if count > 1 else Z95)
+
+
+@cache
+def mid_p(successes: int, trials: int) -> tuple[float, float]:
+    """95% mid-p interval of a binomial share (Lancaster 1961): the shares at which half the chance of what was seen, and all of
+    that of what is more extreme, is 2.5% on either side. (0, 1) for no trials.
+
+    Exact intervals (Clopper and Pearson's) hold the truth too often, Wilson's too often or too seldom by turns; this one stays
+    nearest to 95%.
+    """
+    if trials <= 0:
+        return 0.0, 1.0
+    return _mid_p_low(successes, trials), 1.0 - _mid_p_low(trials - successes, trials)
+
+
+def _mid_p_low(successes: int, trials: int) -> float:
+    """The lower end: by bisection, since the tail only rises with the share."""
+    if successes == 0:
+        return 0.0
+    low, high = 0.0, successes / trials
+    while True:
+        middle = (low + high) / 2
+        if middle in (low, high):
+            return middle
+        at_least = _incomplete_beta(middle, successes, trials - successes + 1)
+        above = _incomplete_beta(middle, successes + 1, trials - successes) if successes < trials else 0.0
+        low, high = (middle, high) if (at_least + above) / 2 < 0.025 else (low, middle)
 
 
 def student_tail(value: float, freedom: int) -> float:

@@ -28,6 +28,8 @@ from r1pipe.observer import Observer
 from r1pipe.recipe import Launch
 from r1pipe.rundir import RunDir
 from r1pipe.stage import Step
+from r1pipe.trackers import FOLDER as TRACKERS
+from r1pipe.trackers import tracker_environment
 
 RUNNER, LOCK, BASE, BEGUN = "R1PIPE_RUNNER", "R1PIPE_LOCK", "R1PIPE_BASE", "R1PIPE_BEGUN"
 LOADER, PIPELINE = "R1PIPE_LOADER", "R1PIPE_PIPELINE"
@@ -110,15 +112,15 @@ def command(run_root: Path, step: Step, launch: Launch) -> list[str]:
     return [sys.executable, "-m", "accelerate.commands.launch", *arguments, *worker]
 
 
-def environment(launch: Launch, extra: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a step's process: the user's own, quiet, offline unless allowed, threads shared out, then `env`."""
+def environment(launch: Launch, extra: Mapping[str, str], trackers: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a step's process: the user's own, quiet, offline unless allowed, threads shared out, trackers, `env`."""
     result = dict(os.environ)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = str(launch.threads or result.get("OMP_NUM_THREADS") or max(1, cores // launch.processes))
     result |= QUIET | {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
     if launch.offline:
         result |= OFFLINE
-    return {**result, **launch.env, **extra}
+    return {**result, **(trackers or {}), **launch.env, **extra}
 
 
 def run_process(
@@ -128,6 +130,10 @@ def run_process(
     log = run.log_path(step, attempt)
     log.parent.mkdir(parents=True, exist_ok=True)
     tail, progress = MetricsTail(run.metrics_path(step)), _Progress(run.progress_path(step))
+    trackers = {}
+    if step.launcher == "accelerate" and launch.report_to:
+        trackers = tracker_environment(launch.report_to, run.step_dir(step), launch.offline)
+        (run.step_dir(step) / TRACKERS).mkdir(exist_ok=True)
     begin, asked = time.monotonic(), 0
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -135,7 +141,7 @@ def run_process(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=environment(launch, extra),
+            env=environment(launch, extra, trackers),
             start_new_session=True,
         )
     try:

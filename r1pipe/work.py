@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from r1pipe import console
@@ -10,6 +11,7 @@ from r1pipe.errors import StateError, Stopped
 from r1pipe.launch import StopRequest
 from r1pipe.lock import describe_lock, is_live
 from r1pipe.manifest import write_atomic
+from r1pipe.observer import Observer
 from r1pipe.opening import Opened, load, loader, run_option, silent_sections
 from r1pipe.recipe_text import dotted
 from r1pipe.rundir import new_run_path
@@ -72,7 +74,7 @@ def work(opened: Opened, until: str | None = None, only: str | None = None, redo
         states = {place.step.name: str(place.state) for place in before}
         watch = Watch(opened.run.name, opened.pipeline.steps, states, opened.run.metrics_path)
         try:
-            with _view(watch, plain) as observer:
+            with view_of(watch, plain) as observer:
                 execute(opened.run, opened.pipeline, opened.recipe, until, only, redo, observer, loader(), stop)
         except Stopped as stopped:
             console.show_error(stopped)
@@ -95,7 +97,7 @@ def _wanted(opened: Opened, plans: Sequence[StepPlan], until: str | None, only: 
     return [place for place in plans if place.step in steps]
 
 
-def _view(watch: Any, plain: bool) -> Any:
+def view_of(watch: Any, plain: bool) -> Any:
     """The live view on a terminal, plain lines elsewhere."""
     if plain or console.is_dumb():
         from r1pipe.views.lines import plain_lines
@@ -104,6 +106,20 @@ def _view(watch: Any, plain: bool) -> Any:
     from r1pipe.views.live import live_view
 
     return live_view(watch)
+
+
+@contextmanager
+def notices_of(watch: Any) -> Iterator[Observer]:
+    """A view on the side of errors, a line for each step: for commands whose result is JSON."""
+
+    def tell(what: str, about: Any) -> None:
+        if what == "notice":
+            console.notice(str(about))
+        elif what == "end":
+            step, manifest, _ = about
+            console.notice(f"{watch.run}: {step.name} done in {console.duration(manifest.wall_seconds)}")
+
+    yield watch.observer(tell)
 
 
 def ending(opened: Opened) -> list[RenderableType]:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from itertools import combinations
 from statistics import fmean
 
+import numpy as np
 import pytest
 import scipy.stats
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from r1pipe.data.rows import Attempt, Problem
 from r1pipe.data.tables import attempt_row
 from r1pipe.estimators import Tally, compare, curve, majority_at_k, pass_at_k
-from r1pipe.intervals import bootstrap_mean, share_interval, student_quantile, student_tail, wilson
+from r1pipe.intervals import bootstrap_mean, mid_p, share_interval, student_quantile, student_tail, wilson
 from r1pipe.rewards.votes import normalised, vote
 from r1pipe.stages.tallies import at_k, shares_by, tallies
 
@@ -62,6 +63,15 @@ def test_pass_at_k_is_the_hypergeometric_chance_of_a_second_library(samples: int
     assert pass_at_k(right, samples, k) == pytest.approx(float(scipy.stats.hypergeom.sf(0, samples, right, k)), abs=EXACT)
 
 
+@pytest.mark.parametrize(("samples", "right"), [(8, 0), (8, 3), (64, 5), (64, 63), (200, 17)])
+def test_pass_at_k_is_that_of_the_product_form_in_numpy(samples: int, right: int) -> None:
+    """The product form that the authors of the estimator gave, over floating-point ratios instead of whole numbers."""
+    for k in (1, 2, 4, 8):
+        wrong = samples - right
+        expected = 1.0 if wrong < k else 1.0 - float(np.prod(1.0 - k / np.arange(wrong + 1, samples + 1)))
+        assert pass_at_k(right, samples, k) == pytest.approx(expected, abs=EXACT)
+
+
 def test_pass_at_1_and_majority_at_1_are_the_share_of_right_samples() -> None:
     tally = Tally(3, 5, (2, 1))
     assert pass_at_k(3, 8, 1) == pytest.approx(tally.pass_at_1, abs=EXACT)
@@ -103,7 +113,7 @@ def test_a_majority_of_many_samples_takes_no_long_time() -> None:
 def test_students_t_is_that_of_a_second_library(freedom: int) -> None:
     for value in (0.0, 0.3, 1.0, 2.5, 7.0):
         assert student_tail(value, freedom) == pytest.approx(float(scipy.stats.t.sf(value, freedom)), abs=EXACT)
-    assert student_quantile(0.975, freedom) == pytest.approx(float(scipy.stats.t.ppf(0.975, freedom)), rel=1e-10)
+    assert student_quantile(0.975, freedom) == pytest.approx(float(scipy.stats.t.ppf(0.975, freedom)), abs=EXACT)
 
 
 @pytest.mark.parametrize(("right", "trials"), [(0, 10), (3, 10), (10, 10), (140, 256)])
@@ -122,9 +132,36 @@ def test_the_bootstrap_interval_is_near_that_of_a_second_library() -> None:
     assert bootstrap_mean(values) == pytest.approx((float(low), float(high)), abs=0.006)
 
 
-def test_one_sample_a_problem_gives_wilsons_interval_with_students_quantile() -> None:
-    shares = [1.0] * 30 + [0.0] * 10
-    assert share_interval(shares) == pytest.approx(wilson(30, 40, student_quantile(0.975, 39)), abs=EXACT)
+@pytest.mark.parametrize(("right", "trials"), [(0, 10), (3, 10), (10, 10), (27, 30), (140, 256), (1, 1)])
+def test_the_mid_p_interval_leaves_a_fortieth_on_either_side_by_a_second_library(right: int, trials: int) -> None:
+    low, high = mid_p(right, trials)
+    seen = scipy.stats.binom
+    if right:
+        assert seen.sf(right, trials, low) + seen.pmf(right, trials, low) / 2 == pytest.approx(0.025, abs=EXACT)
+    if right < trials:
+        assert seen.cdf(right - 1, trials, high) + seen.pmf(right, trials, high) / 2 == pytest.approx(0.025, abs=EXACT)
+    assert (low == 0.0) == (right == 0)
+    assert (high == 1.0) == (right == trials)
+
+
+def test_one_sample_a_problem_has_the_mid_p_interval_and_several_have_wilsons() -> None:
+    assert share_interval([1.0] * 30 + [0.0] * 10) == mid_p(30, 40)
+    shares = [1.0] * 20 + [0.5] * 12 + [0.0] * 8
+    centre = fmean(shares)
+    trials = max(40, centre * (1 - centre) / fmean((share - centre) ** 2 for share in shares) * 40)
+    quantile = float(scipy.stats.t.ppf(0.975, 39))
+    assert share_interval(shares) == pytest.approx(wilson(centre * trials, trials, quantile), abs=EXACT)
+
+
+def test_mid_p_holds_the_truth_near_95_times_of_100_whatever_the_share() -> None:
+    """Exactly, without drawing: the mean over shares lies at 95%, and no share falls far below."""
+    found = []
+    for number in range(5, 96):
+        share = number / 100
+        held = [right for right in range(31) if mid_p(right, 30)[0] <= share <= mid_p(right, 30)[1]]
+        found.append(sum(float(scipy.stats.binom.pmf(right, 30, share)) for right in held))
+    assert 0.945 <= fmean(found) <= 0.965
+    assert min(found) > 0.92
 
 
 def test_problems_that_are_all_right_still_leave_room_for_doubt() -> None:
@@ -134,17 +171,33 @@ def test_problems_that_are_all_right_still_leave_room_for_doubt() -> None:
     assert all(math.isnan(end) for end in share_interval([]))
 
 
+def expected_at_k(skills: tuple[float, float], k: int) -> float:
+    """The chance that one of k samples is right, over skills drawn from a beta distribution."""
+    alpha, beta = skills
+    missed = math.lgamma(beta + k) - math.lgamma(alpha + beta + k) + math.lgamma(alpha + beta) - math.lgamma(beta)
+    return 1 - math.exp(missed)
+
+
 def coverage(interval: str, problems: int, samples: int, skills: tuple[float, float], trials: int) -> float:
     """How often the interval holds the mean over the whole population: problems are drawn anew, then samples of each."""
     rng = random.Random(f"{interval} {problems} {samples} {skills}")
     alpha, beta = skills
-    truth, hits = alpha / (alpha + beta), 0
+    truth, hits = (expected_at_k(skills, 4) if interval == "pass@4" else alpha / (alpha + beta)), 0
     for trial in range(trials):
         shares = []
         for _ in range(problems):
             skill = rng.betavariate(alpha, beta)
-            shares.append(sum(rng.random() < skill for _ in range(samples)) / samples)
-        low, high = share_interval(shares) if interval == "share" else bootstrap_mean(shares, seed=trial, draws=300)
+            right = sum(rng.random() < skill for _ in range(samples))
+            shares.append(pass_at_k(right, samples, 4) if interval == "pass@4" else right / samples)
+        if interval == "paired":  # two checkpoints of the same skill on the same problems
+            other = {str(n): rng.betavariate(alpha, beta) for n in range(problems)}
+            one = {name: sum(rng.random() < skill for _ in range(samples)) / samples for name, skill in other.items()}
+            two = {name: sum(rng.random() < skill for _ in range(samples)) / samples for name, skill in other.items()}
+            found = compare(one, two)
+            assert found is not None
+            hits += found.low <= 0 <= found.high
+            continue
+        low, high = share_interval(shares) if interval != "bootstrap" else bootstrap_mean(shares, seed=trial, draws=300)
         hits += low <= truth <= high
     return hits / trials
 
@@ -153,7 +206,13 @@ def coverage(interval: str, problems: int, samples: int, skills: tuple[float, fl
     ("interval", "problems", "samples", "skills", "trials"),
     [
         ("share", 30, 64, (1.0, 1.0), 1000),  # as AIME: few problems, many samples
-        ("share", 30, 1, (1.0, 1.0), 1000),
+        ("share", 30, 1, (1.0, 1.0), 2000),
+        ("share", 30, 1, (2.0, 1.0), 4000),
+        ("share", 30, 1, (9.0, 1.0), 4000),
+        ("share", 200, 1, (9.0, 1.0), 1000),
+        ("share", 15, 16, (1.0, 1.0), 1000),
+        ("pass@4", 60, 8, (1.0, 2.0), 1000),
+        ("paired", 60, 4, (1.0, 1.0), 1000),
         ("share", 30, 4, (4.0, 0.5), 1000),  # near 1
         ("share", 256, 2, (1.0, 1.0), 600),  # as nano
         ("share", 100, 8, (0.3, 0.5), 700),  # problems that are easy or hopeless
@@ -179,7 +238,7 @@ def test_the_paired_comparison_is_the_t_test_of_a_second_library() -> None:
     interval = expected.confidence_interval(0.95)
     assert found.problems == 60
     assert found.p_value == pytest.approx(float(expected.pvalue), abs=EXACT)
-    assert (found.low, found.high) == pytest.approx((float(interval.low), float(interval.high)), abs=1e-10)
+    assert (found.low, found.high) == pytest.approx((float(interval.low), float(interval.high)), abs=EXACT)
     assert found.better == sum(second[name] > first[name] for name in first)
     assert found.worse == sum(second[name] < first[name] for name in first)
 

@@ -178,6 +178,39 @@ def test_other_settings_in_the_same_folder_are_refused(tmp_path: Path) -> None:
     assert "3 problems" in shown.out
 
 
+def test_an_evaluation_stands_also_in_the_form_of_the_harness(tmp_path: Path) -> None:
+    file = problems_file(tmp_path, 6)
+    done = r1pipe(tmp_path, "eval", str(models() / "one"), "--on", str(file), *QUICK, "--json")
+    assert done.code == 0, done.err
+    ours = json.loads(done.out)["checkpoints"]["one"]
+    (path,) = (tmp_path / "evals/sums/lm-eval/one").glob("results_*.json")
+    results = json.loads(path.read_bytes())
+    numbers = results["results"]["sums"]
+    assert numbers["exact_match,none"] == pytest.approx(ours["pass_at_1"], abs=1e-12)
+    assert numbers["pass@2,none"] == pytest.approx(ours["at_k"]["pass"][1]["mean"], abs=1e-12)
+    assert results["n-samples"]["sums"] == {"original": 6, "effective": 6}
+    for key in ("versions", "n-shot", "configs", "higher_is_better"):
+        assert list(results[key]) == ["sums"]
+    assert results["configs"]["sums"]["generation_kwargs"]["temperature"] == 1.0
+    (samples,) = path.parent.glob("samples_sums_*.jsonl")
+    lines = [json.loads(line) for line in samples.read_text().splitlines()]
+    assert samples.stem.rpartition("_")[2] == path.stem.rpartition("_")[2]
+    assert [len(line["resps"][0]) for line in lines] == [2] * 6
+    assert sum(line["exact_match"] for line in lines) / 6 == pytest.approx(numbers["exact_match,none"])
+    assert r1pipe(tmp_path, "eval", str(models() / "one"), "--on", str(file), *QUICK).code == 0
+    assert len(list(path.parent.glob("results_*.json"))) == 1
+
+
+def test_the_harness_own_table_reads_the_results(tmp_path: Path) -> None:
+    utils = pytest.importorskip("lm_eval.utils")
+    file = problems_file(tmp_path, 6)
+    assert r1pipe(tmp_path, "eval", str(models() / "one"), "--on", str(file), *QUICK).code == 0
+    (path,) = (tmp_path / "evals/sums/lm-eval/one").glob("results_*.json")
+    table = utils.make_table(json.loads(path.read_bytes()))
+    assert "|sums|" in table.replace(" ", "")
+    assert "|exact_match|" in table.replace(" ", "")
+
+
 # --- export
 
 
@@ -219,6 +252,12 @@ def test_the_card_says_where_a_checkpoint_comes_from(tmp_path: Path) -> None:
         "0.820 to 0.880",
     ):
         assert words in card, words
+    from huggingface_hub import ModelCard
+
+    read = ModelCard.load(target / "README.md").data.eval_results
+    assert read is not None
+    assert {one.metric_type: one.metric_value for one in read} == {"pass_at_1": 0.85, "format": 0.925, "language": 0.9}
+    assert all(one.dataset_name == "held-out problems of the run" for one in read)
     lineage = json.loads((target / "lineage.json").read_bytes())
     steps = [record["step"] for record in lineage["steps"]]
     assert steps[0] == "prepare"

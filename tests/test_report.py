@@ -233,6 +233,31 @@ def test_a_run_that_is_not_there_is_named() -> None:
     assert "nowhere" in done.err
 
 
+def test_evaluations_that_were_put_into_the_run_are_drawn_too(tmp_path: Path) -> None:
+    copy_of_finished(tmp_path)
+    place = tmp_path / "runs/nano/evals/many"
+    place.mkdir(parents=True)
+    lines = [{"k": k, "mean": 0.5, "low": 0.4, "high": 0.6} for k in (1, 2, 4, 8)]
+    row = {"at_k": {"pass": lines, "majority": lines}}
+    sampling = {"samples": 8, "temperature": 0.7}
+    results = {"benchmark": "held-out <b>", "sampling": sampling, "checkpoints": {"Dev1": row, "Dev2": row}}
+    (place / "results.json").write_text(json.dumps(results))
+    (place.parent / "broken").mkdir()
+    (place.parent / "broken/results.json").write_text("{")
+    page = Page(written(tmp_path))
+    assert "held-out <b>, 8 samples at temperature 0.7" in page.text
+    passed = next(chart for chart in page.data["charts"] if chart["title"] == "Pass@k")
+    assert [line["name"] for line in passed["lines"]] == ["Dev1", "Dev2"]
+    assert passed["x"] == [1, 2, 4, 8]
+
+
+def test_the_page_says_where_a_run_departs_from_the_papers_numbers() -> None:
+    words = " ".join(Page(page_of_finished()).text.split())
+    assert "Differences from the paper" in words
+    assert "reasoning-rl · learning_rate 0.001 3e-06" in words
+    assert "reasoning-rl · clip " not in words  # ten here as there
+
+
 # --- pieces
 
 
@@ -245,8 +270,8 @@ def rows_for(samples: int, right: int, name: str = "p", text: str = "<think>\na\
 def test_curves_over_k_need_four_samples_and_carry_their_intervals() -> None:
     two = read_checkpoint("r1", {}, rows_for(2, 1))
     eight = read_checkpoint("r1", {}, [*rows_for(8, 2, "a"), *rows_for(8, 6, "b")])
-    assert at_k_charts([two]) == []
-    passed, majority = at_k_charts([eight])
+    assert at_k_charts({"R1": two.curves}) == []
+    passed, majority = at_k_charts({"R1": eight.curves})
     assert passed.data()["x"] == [1, 2, 4, 8]
     line = passed.data()["lines"][0]
     assert line["values"][0] == pytest.approx(0.5)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from r1pipe import console, states
 from r1pipe.manifest import write_atomic
 from r1pipe.opening import Opened
-from r1pipe.report import curves, details, overview
-from r1pipe.report.evaluation import Evaluation, read_evaluation
+from r1pipe.report import choices, curves, details, overview
+from r1pipe.report.evaluation import EVALS, Evaluation, further_evaluations, read_evaluation
 from r1pipe.report.figures import Figures
 from r1pipe.report.markup import Child, Markup, h, join, json_block
 from r1pipe.report.page import Section, render
@@ -80,12 +80,12 @@ def build(opened: Opened, other: Opened | None = None, live: bool = False) -> st
         Section("result", "Result", join(overview.headline(opened, plans, mine), _checkpoints(mine, theirs, other_name))),
         Section("chain", "Chain", overview.chain(opened, plans)),
         Section("training", "Training", _training(opened, other, plans, other_name, figures)),
-        Section("samples-at-k", "Many samples", _many_samples(mine, figures)),
+        Section("samples-at-k", "Many samples", _many_samples(opened, mine, figures)),
         Section("writing", "Writing", _writing(opened, other, mine, figures)),
         Section("ledger", "Selection", details.ledger(opened)),
         Section("hacking", "Hacking watch", details.hacking(opened, mine, figures)),
         Section("samples", "Samples", _samples(samples)),
-        Section("settings", "Settings", details.settings(opened, other, other_name)),
+        Section("settings", "Settings", choices.settings(opened, other, other_name)),
         Section("cost", "Cost", details.cost(opened, plans, mine)),
     ]
     data = json_block({"charts": figures.data, "samples": samples, "live": live}, "data")
@@ -116,20 +116,31 @@ def _training(
     return join(*parts)
 
 
-def _many_samples(mine: Evaluation | None, figures: Figures) -> Markup:
-    if mine is None:
-        return Markup("")
-    charts = curves.at_k_charts(mine.checkpoints)
-    if charts:
+def _many_samples(opened: Opened, mine: Evaluation | None, figures: Figures) -> Markup:
+    """Pass@k and Maj@k: of the run's own evaluation, and of those that `r1pipe eval` left in the run's folder."""
+    parts: list[Child] = []
+    if mine is not None and (charts := curves.at_k_charts({one.name: one.curves for one in mine.checkpoints})):
+        parts.append(figures.add(charts))
+    further = further_evaluations(opened.run.root)
+    for name, found in further:
+        asked = found.get("sampling") or {}
+        parts.append(
+            h("h3", f"{found.get('benchmark', name)}, {asked.get('samples')} samples at temperature {asked.get('temperature')}")
+        )
+        parts.append(figures.add(curves.at_k_charts({key: row["at_k"] for key, row in found["checkpoints"].items()})))
+    if parts:
         words = (
             "Means over problems with their 95% intervals. Pass@k is the unbiased estimate; a majority counts normalised "
             "answers, and a tie is a fair draw."
         )
-        return join(h("p", words, class_="note"), figures.add(charts))
+        return join(h("p", words, class_="note"), parts)
+    if mine is None:
+        return Markup("")
     return h(
         "p",
         f"Each problem was answered {mine.sampling.get('samples')} times, too few for curves of Pass@k and Maj@k: "
-        "set evaluate.samples to 8 or more to see them.",
+        f"set evaluate.samples to 8 or more, or evaluate some checkpoints alone: r1pipe eval base r1 --run {opened.run.name} "
+        f"--on FILE --samples 64 --out {opened.run.root / EVALS / 'NAME'}",
         class_="note",
     )
 

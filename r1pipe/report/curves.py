@@ -199,19 +199,23 @@ def _in_words(line: Line, other: Line | None) -> str:
     return f"{words} (other run to {value(theirs[-1])})" if theirs else words
 
 
-def at_k_charts(checkpoints: Sequence[Any]) -> list[Chart]:
-    """Pass@k and maj@k of all checkpoints over k; none with fewer than four samples a problem."""
+def at_k_charts(checkpoints: Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]]) -> list[Chart]:
+    """Pass@k and maj@k of all checkpoints over k; none with fewer than four samples a problem.
+
+    Args:
+        checkpoints: name -> {"pass": [{"k", "mean", "low", "high"}], "majority": the same}.
+    """
     charts = []
     for kind, title, about in (
         ("pass", "Pass@k", "The chance that at least one of k answers is right."),
         ("majority", "Maj@k", "The chance that the most frequent of k answers is right."),
     ):
         lines, bands = [], {}
-        for one in checkpoints:
-            found = one.curves.get(kind) or []
+        for name, curves in checkpoints.items():
+            found = curves.get(kind) or []
             if len(found) > 2:
-                lines.append(Line(one.name, [(float(at["k"]), at["mean"]) for at in found]))
-                bands[one.name] = [(at["low"], at["high"]) for at in found]
+                lines.append(Line(name, [(float(at["k"]), at["mean"]) for at in found]))
+                bands[name] = [(at["low"], at["high"]) for at in found]
         if lines:
             charts.append(Chart(title, about, tuple(lines), axis="k", share=True, doubling=True, bands=bands))
     return charts

@@ -1,4 +1,4 @@
-"""The lower part of the page: how the checkpoints write, what stage 3 kept, signs of hacking, settings, cost."""
+"""The lower part of the page: how the checkpoints write, what stage 3 kept, signs of hacking, cost."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from r1pipe import console
-from r1pipe.errors import R1PipeError
 from r1pipe.intervals import mean
-from r1pipe.manifest import changes
 from r1pipe.metrics import read_metrics
-from r1pipe.opening import Opened, load, packaged_recipes
+from r1pipe.opening import Opened
 from r1pipe.report.curves import Chart, Line, points
 from r1pipe.report.evaluation import Evaluation, steps_between
 from r1pipe.report.figures import Figures
@@ -20,8 +18,6 @@ from r1pipe.stage import Step
 from r1pipe.states import StepPlan
 from r1pipe.views.made import made
 from r1pipe.views.numbers import Series
-from r1pipe.views.recipes import field_docs
-from r1pipe.views.settings import flat, settings_of
 from r1pipe.views.step import metrics_of, read_json
 
 PREFERENCES = ("rewards.helpfulness", "rewards.safety")
@@ -144,77 +140,6 @@ def _watched(step: Step, series: Mapping[str, Series], preferences: Sequence[str
         if early is not None and late is not None:
             sentences.append(f"{key.removeprefix('rewards.')} {number(early, 2)} → {number(late, 2)}".replace("-", "−"))
     return f"{step.name}, from step {start} on (first third → last third): {', '.join(sentences)}."
-
-
-def settings(opened: Opened, other: Opened | None, other_name: str) -> Markup:
-    """Every step's settings beside their defaults, and what differs from the packaged recipe and from the other run."""
-    parts: list[Child] = []
-    packaged = packaged_recipes().get(opened.recipe.name)
-    if packaged is not None:
-        try:
-            pipeline, recipe = load(packaged.read_text(encoding="utf-8"), f"recipe {opened.recipe.name}")
-        except R1PipeError:
-            packaged = None  # a recipe of the same name for another pipeline
-        else:
-            there = Opened(opened.run, pipeline, recipe)
-            parts.append(
-                _differences(
-                    opened, there, f"Differences from the recipe {opened.recipe.name} as it comes with r1pipe", "as packaged"
-                )
-            )
-    if other is not None:
-        parts.append(_differences(opened, other, f"Differences from {other_name}", other_name))
-    for step in opened.pipeline.steps:
-        given = settings_of(opened, step, False)
-        every = settings_of(opened, step, True)
-        usual = defaults_of(step)
-        meanings = field_docs(step.config)
-        rows: list[list[Child]] = []
-        for key, found in every.items():
-            default = usual.get(key, "")
-            differs = key in given and key in usual and default != found
-            shown = console.setting(found)
-            rows.append(
-                [
-                    h("span", key, title=meanings.get(key.split(".")[0], "") or None),
-                    h("strong", shown) if differs else shown,
-                    "" if key not in usual else console.setting(default) if differs else "the same",
-                ]
-            )
-        if rows:
-            body = table([step.name, "this run", "default"], rows, f"Settings of {step.name}", numbers_from=9)
-            parts.append(
-                h("details", h("summary", f"{step.name} ", h("span", f"{len(given)} given in the recipe", class_="small")), body)
-            )
-    return join(*parts)
-
-
-def defaults_of(step: Step) -> dict[str, Any]:
-    """The settings of a step that have defaults, with them, flat."""
-    fields = step.config.model_fields.items()
-    tree = {name: info.get_default(call_default_factory=True) for name, info in fields if not info.is_required()}
-    return flat({name: found.model_dump(mode="json") if hasattr(found, "model_dump") else found for name, found in tree.items()})
-
-
-def _differences(mine: Opened, other: Opened, caption: str, column: str) -> Markup:
-    found = changes(_all_settings(other), _all_settings(mine))
-    if not found:
-        return h("p", f"{caption}: none.")
-    rows: list[list[Child]] = [[key, console.setting(now), console.setting(then)] for key, then, now in found]
-    return table(["setting", "this run", column], rows, caption, numbers_from=9)
-
-
-def _all_settings(opened: Opened) -> dict[str, Any]:
-    """Everything that a recipe says of what to make."""
-    tree: dict[str, Any] = {"seed": opened.recipe.seed, "base.model": opened.recipe.base.model}
-    for step in opened.pipeline.steps:
-        tree |= {
-            f"{step.name.replace('/', '.')}.{key}": found
-            for key, found in flat(opened.recipe.configs[step.name].model_dump(mode="json")).items()
-        }
-    for name, section in opened.recipe.shared.items():
-        tree |= {f"{name}.{key}": found for key, found in flat(section.model_dump(mode="json")).items()}
-    return tree
 
 
 def cost(opened: Opened, plans: Sequence[StepPlan], evaluation: Evaluation | None) -> Markup:

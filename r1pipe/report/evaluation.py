@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from r1pipe.rewards.readability import repetition_share
 from r1pipe.stages.tallies import at_k, shares_by, tallies
 from r1pipe.views.results import NAMES, read_results
 from r1pipe.views.tables import is_table, part_labels, parts_of
+
+EVALS = "evals"
+"""Folder in a run's folder for evaluations by `r1pipe eval --out`."""
 
 Share = tuple[float, float, float, int]
 """Mean, low, high, number of problems."""
@@ -102,6 +106,20 @@ def read_evaluation(opened: Opened) -> Evaluation | None:
         if isinstance(row, Mapping)
     ]
     return Evaluation(results.get("sampling") or {}, tuple(checkpoints), max((len(one.rates) for one in checkpoints), default=0))
+
+
+def further_evaluations(root: Path) -> list[tuple[str, dict[str, Any]]]:
+    """(name, results) of what `r1pipe eval` left in a run's folder with four samples a problem or more."""
+    found = []
+    for path in sorted((root / EVALS).glob("*/results.json")):
+        try:
+            results = json.loads(path.read_bytes())
+            many = any(len(row["at_k"]["pass"]) > 2 for row in results["checkpoints"].values())
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue  # not whole, or not an evaluation: the page shows what can be read
+        if many:
+            found.append((path.parent.name, results))
+    return found
 
 
 def attempts_folder(opened: Opened) -> Path | None:

@@ -28,6 +28,7 @@ from r1pipe.rewards import Mix
 from r1pipe.rewards.length import OverlongPenalty
 from r1pipe.rewards.mix import Part
 from r1pipe.stage import StepContext
+from r1pipe.trackers import PROJECT
 from r1pipe.train.advantages import advantages
 from r1pipe.train.agreement import PROMPTS, check_agreement
 from r1pipe.train.contract import try_prompts
@@ -75,6 +76,8 @@ def common_arguments(context: StepContext, settings: Any, dtype: torch.dtype) ->
         "logging_first_step": True,
         "save_strategy": "no",  # the callback asks for checkpoints, at boundaries only
         "report_to": list(context.launch.report_to) or "none",
+        "run_name": f"{context.step.name}-{context.seed}",
+        "project": PROJECT,
         "disable_tqdm": True,
         "dataloader_num_workers": 0,
         "gradient_checkpointing": context.launch.gradient_checkpointing,
