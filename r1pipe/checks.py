@@ -82,7 +82,8 @@ def refuse_mistakes(pipeline: Pipeline, recipe: Recipe, steps: Sequence[Step]) -
     bad = [fact for fact in check_recipe(pipeline, recipe, steps, generate=False) if fact.state == "missing"]
     if bad:
         problem = "\n".join(f"{fact.name}: {fact.found}" for fact in bad)
-        raise RecipeError(problem, bad[0].hint if len(bad) == 1 else "r1pipe check says what to do about each")
+        same = len({fact.hint for fact in bad}) == 1
+        raise RecipeError(problem, bad[0].hint if same else "r1pipe check says what to do about each")
 
 
 def check_run(opened: Opened, contents: bool) -> Iterator[Fact]:

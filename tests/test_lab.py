@@ -281,7 +281,7 @@ def test_finished_runs_stand_for_the_seeds_of_a_claim(tmp_path: Path, monkeypatc
     assert done.code == 0, done.err
     results = json.loads(done.out)
     assert (results["given"], results["seeds"]) == (["zero-1", "zero-2"], [1, 2])
-    assert results["verdict"] == "inconclusive"  # the scripted rollouts are the same for every seed: no width, and at the bound
+    assert results["verdict"] == "not reproduced"  # in the scripted rollouts length falls a little while accuracy rises
     assert (tmp_path / "lab/given-of-zero-1+zero-2/page.html").is_file()
     assert not (tmp_path / "lab/runs").exists()
     same = r1pipe(tmp_path, "lab", "run", "given", "--from", "zero-1", "--from", "zero-1")
