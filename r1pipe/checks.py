@@ -27,7 +27,7 @@ from r1pipe.rundir import list_runs
 from r1pipe.runner import plan, verify
 from r1pipe.stage import Step
 from r1pipe.stages.prepare import ZeroConfig as PrepareConfig
-from r1pipe.stages.prepare import normalised
+from r1pipe.stages.schema import check_mapping, normalised, raw_rows
 from r1pipe.stages.sections import RewardsSection, SamplingSection
 from r1pipe.stages.traces import Config as TracesConfig
 from r1pipe.stages.zero import Config as ZeroConfig
@@ -211,20 +211,23 @@ def _step(pipeline: Pipeline, step: Step, recipe: Recipe, generate: bool) -> str
 
 def _sources(config: PrepareConfig, seed: int, generate: bool) -> str:
     """The first row of every source (of files only, unless `generate`), read as `prepare` will read it."""
-    from r1pipe.data.sources import SOURCES, open_source
+    from r1pipe.data.sources import HUB, is_generated
 
     names = []
     for name in type(config).model_fields:
         spec, table = getattr(config, name), name.replace("_", "-")
-        if not generate and (spec.source in SOURCES or spec.source.startswith("reasoning-gym:")):
+        check_mapping(spec, table)  # type: ignore[arg-type]
+        if not generate and (is_generated(spec.source) or spec.source.startswith(HUB)):
             continue
+        skip = (lambda where, why, row: None) if spec.bad_rows == "skip" else None
         try:
-            row = next(open_source(spec.source, table, 1, seed), None)  # type: ignore[arg-type]
+            row = next(iter(raw_rows(spec.model_copy(update={"count": 1}), table, seed, skip)), None)  # type: ignore[arg-type]
         except ImportError as error:
             raise RecipeError(f"[prepare.{name}] source {spec.source!r}: {error}", "install it, or check PYTHONPATH") from error
         if row is None:
             raise RecipeError(f"[prepare.{name}] source {spec.source!r} gives no rows", "check the file")
-        normalised(row, table, spec.fields)  # type: ignore[arg-type]
+        if skip is None:
+            normalised(row, table, spec.fields, spec.values)  # type: ignore[arg-type]
         names.append(spec.source)
     return f"the first row of each of {len(names)} tables is right ({', '.join(dict.fromkeys(names))})"
 

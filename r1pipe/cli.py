@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from r1pipe import __version__, cli_checking, cli_evidence, cli_lab, console
+from r1pipe import __version__, cli_checking, cli_data, cli_evidence, cli_lab, console
 from r1pipe.errors import R1PipeError, Stopped
 from r1pipe.options import (
     JsonOption,
@@ -181,6 +181,8 @@ def inspect(
     part: Annotated[str, typer.Option(help="One rollout, shard or checkpoint, or 'last'.")] = "",
     limit: Annotated[int, typer.Option(min=0, help="How many rows to show.")] = 5,
     row: Annotated[int | None, typer.Option(min=0, metavar="N", help="One row in full.")] = None,
+    problem: Annotated[str, typer.Option("--id", metavar="ID", help="Rows of this problem.")] = "",
+    sql: Annotated[str, typer.Option(metavar="SELECT", help="One query over the run's tables (DuckDB).")] = "",
     json: JsonOption = False,
 ) -> None:
     """Look into a run: settings, curves, samples with every reward and its reason.
@@ -191,13 +193,17 @@ def inspect(
       r1pipe inspect reasoning-rl --part last --reward format --below 1
       r1pipe inspect rejection-sft/sample --verdict wrong --language zh
       r1pipe inspect evaluate/attempts --part r1 --row 6
+      r1pipe inspect rejection-sft/sample --sql "SELECT verdict, count(*) FROM attempts GROUP BY ALL"
     """
     from r1pipe.opening import open_run
-    from r1pipe.views.inspect import inspection
+    from r1pipe.views.inspect import inspection, sql_inspection
     from r1pipe.views.tables import Filter
 
-    wanted = Filter(reward, below, above, domain, language, verdict or "", find, part)
-    shown = inspection(open_run(run), what, wanted, limit, row, json, console.out().width)
+    wanted = Filter(reward, below, above, domain, language, verdict or "", find, part, problem)
+    if sql:
+        shown = sql_inspection(open_run(run), what, sql, json)
+    else:
+        shown = inspection(open_run(run), what, wanted, limit, row, json, console.out().width)
     console.say_json(shown) if json else console.say(shown)
 
 
@@ -234,6 +240,7 @@ def init(
 cli_checking.add_commands(app)
 cli_evidence.add_commands(app)
 app.add_typer(cli_lab.lab_app, name=cli_lab.NAME, rich_help_panel=cli_evidence.EVIDENCE)
+app.add_typer(cli_data.data, name="data", rich_help_panel=cli_checking.CHECKING)
 
 
 def main(arguments: list[str] | None = None) -> None:

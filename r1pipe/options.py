@@ -37,4 +37,4 @@ RedoOption = Annotated[
 PlainOption = Annotated[bool, typer.Option("--plain", help="Progress as plain lines, also on a terminal.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Number = Annotated[float | None, typer.Option(callback=finite)]
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A .jsonl or .parquet file.")]
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A .jsonl, .json, .csv or .parquet file.")]

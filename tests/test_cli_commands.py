@@ -267,7 +267,7 @@ OPTIONS = {
     "status": {"--json"},
     "inspect": {
         "--run", "--reward", "--below", "--above", "--verdict", "--domain", "--language", "--find", "--part", "--limit", "--row",
-        "--json",
+        "--id", "--sql", "--json",
     },
     "recipes": {"--json"},
     "init": {"--recipe"},
@@ -284,6 +284,7 @@ OPTIONS = {
     },
     "chat": {"--ask", "--engine", "--fold", "--max-tokens", "--run", "--temperature", "--top-p"},
     "export": {"--json", "--run"},
+    "data": set(),
 }  # fmt: skip
 """Every command and option. A new one is a promise to keep; settings belong into the recipe."""
 
@@ -295,6 +296,10 @@ def test_the_options_are_these_and_no_others(tmp_path: Path) -> None:
         lines = r1pipe(tmp_path, command, "--help", columns=80).out.splitlines()
         assert {word for line in lines for word in re.findall(r"^│ \*?\s*(--[a-z-]+)", line)} - {"--help"} == options, command
         assert max(map(len, lines)) <= 80
+    lines = r1pipe(tmp_path, "data", "preview", "--help", columns=80).out.splitlines()
+    assert {word for line in lines for word in re.findall(r"^│ \*?\s*(--[a-z-]+)", line)} - {"--help"} == {
+        "--recipe", "--table", "--field", "--value", "--count", "--revision", "--subset", "--split", "--limit", "--json",
+    }  # fmt: skip
 
 
 def test_version(tmp_path: Path) -> None:

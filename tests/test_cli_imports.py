@@ -51,5 +51,8 @@ def test_importing_the_command_line_loads_no_views_and_no_stages() -> None:
     program = "import sys, r1pipe.cli; print(*sorted(name for name in sys.modules if name.startswith('r1pipe')))"
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment(finished_folder()))
-    light = ["r1pipe", *(f"r1pipe.{name}" for name in ("cli", "cli_checking", "cli_evidence", "console", "errors", "options"))]
+    light = [
+        "r1pipe",
+        *(f"r1pipe.{name}" for name in ("cli", "cli_checking", "cli_data", "cli_evidence", "console", "errors", "options")),
+    ]
     assert done.stdout.split() == light

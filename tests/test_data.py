@@ -113,7 +113,8 @@ def prepare_config(folder: Path, **changes: Any) -> prepare.Config:
 
 def run_prepare(tmp_path: Path, **changes: Any) -> dict[str, Any]:
     config = prepare_config(tmp_path / "in", **changes)
-    context = SimpleNamespace(config=config, seed=1, output=lambda name: tmp_path / "out" / name)
+    out = tmp_path / "out"
+    context = SimpleNamespace(config=config, seed=1, folder=out, output=lambda name: out / name)
     return prepare.run(context)["tables"]  # type: ignore[arg-type]
 
 
@@ -132,9 +133,9 @@ def test_prepare_takes_a_response_apart(tmp_path: Path) -> None:
 
 
 def test_prepare_names_file_line_and_column_of_a_bad_row(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"problems\.jsonl line 2: column 'answer' is missing or empty; the row has") as caught:
+    with pytest.raises(DataError, match=r"problems\.jsonl, line 2: column 'answer' is missing or empty; the row has") as caught:
         run_prepare(tmp_path, problems=[{"question": "a", "answer": "1"}, {"question": "b", "gold": "1"}])
-    assert caught.value.problem.endswith("the row has gold, question")
+    assert caught.value.problem.endswith('the row has gold, question: {"question": "b", "gold": "1"}')
     assert "fields" in caught.value.hint
 
 

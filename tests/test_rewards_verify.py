@@ -98,8 +98,8 @@ def test_missing_columns_kinds_and_domains_are_named_with_what_there_is(tmp_path
         verify_file(path, "maths", completion_field="complet")
     with pytest.raises(RecipeError, match="did you mean 'maths'"):
         verify_file(path, "math")
-    with pytest.raises(DataError, match=r"neither \.jsonl nor \.parquet"):
-        verify_file(tmp_path / "rows.csv", "maths")
+    with pytest.raises(DataError, match=r"only \.jsonl, \.json, \.csv, \.tsv, \.parquet files can be read, not \.xlsx"):
+        verify_file(tmp_path / "rows.xlsx", "maths")
     with pytest.raises(DataError, match="there is no file"):
         verify_file(tmp_path / "none.jsonl", "maths")
 

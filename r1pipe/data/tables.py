@@ -7,6 +7,7 @@ whatever the first rows hold.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -20,6 +21,7 @@ from typing import Any
 from r1pipe.data.chat import join_response
 from r1pipe.data.rows import Attempt, Problem, Score
 from r1pipe.errors import ArtifactError, DataError
+from r1pipe.files import describe_os_error, sync_folder
 
 TEXT, NUMBER, COUNT = "string", "double", "int64"
 
@@ -56,30 +58,48 @@ def part_path(folder: Path, number: int) -> Path:
 
 
 def write_part(folder: Path, number: int, rows: Sequence[dict[str, Any]], columns: dict[str, str]) -> Path:
-    """Write one part whole or not at all; missing columns are an error, extra ones too."""
+    """Write one part whole or not at all; missing columns are an error, extra ones too.
+
+    Raises:
+        DataError: a row has other columns, or a value of another type. ArtifactError: the disk is full, or refused.
+    """
     import pyarrow
 
     for row in rows:
         if row.keys() != columns.keys():
             odd = sorted(row.keys() ^ columns.keys())
             raise DataError(f"a row for {folder.name} has other columns than its table: {', '.join(odd)}")
-    return write_columns(folder, number, pyarrow.Table.from_pylist(list(rows), schema=_schema(tuple(columns.items()))))
+    try:
+        table = pyarrow.Table.from_pylist(list(rows), schema=_schema(tuple(columns.items())))
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
+        raise DataError(f"a row for {folder.name} holds a value that its column cannot: {error}") from error
+    return write_columns(folder, number, table)
 
 
 def write_columns(folder: Path, number: int, table: Any, rows_per_group: int | None = None) -> Path:
-    """Write one part whole or not at all, from an Arrow table."""
+    """Write one part whole or not at all, from an Arrow table.
+
+    Raises:
+        ArtifactError: the disk is full, or refused.
+    """
     import pyarrow.parquet
 
     folder.mkdir(parents=True, exist_ok=True)
     path = part_path(folder, number)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        pyarrow.parquet.write_table(table, temporary, compression="zstd", row_group_size=rows_per_group)
+        pyarrow.parquet.write_table(table, temporary, compression="zstd", row_group_size=rows_per_group, write_page_checksum=True)
         with temporary.open("rb") as stream:
             os.fsync(stream.fileno())
         os.replace(temporary, path)
+        sync_folder(folder)
+    except OSError as error:
+        raise ArtifactError(
+            f"{path} could not be written: {describe_os_error(error)}", "make room or mend the disk, then r1pipe resume"
+        ) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
     return path
 
 
@@ -100,15 +120,21 @@ def write_table(folder: Path, rows: Iterable[dict[str, Any]], columns: dict[str,
 
 
 @contextmanager
-def open_part(path: Path) -> Iterator[Any]:
-    """A part to read from, as Arrow's Parquet file, decoded as it is asked for; ArtifactError naming the file when it is torn."""
+def open_part(path: Path, checksums: bool = False) -> Iterator[Any]:
+    """A part to read from, as Arrow's Parquet file, decoded as it is asked for; ArtifactError naming the file when it is torn.
+
+    Args:
+        checksums: also compare what is read with the checksum that each page was written with.
+    """
     import pyarrow
     import pyarrow.parquet
 
     try:
-        with pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
+        with pyarrow.parquet.ParquetFile(
+            path, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=checksums
+        ) as file:
             yield file
-    except (pyarrow.ArrowInvalid, OSError) as error:
+    except (pyarrow.ArrowException, OSError) as error:
         raise ArtifactError(f"{path.parent.name}/{path.name} cannot be read: {error}", "redo the step that wrote it") from error
 
 
@@ -118,10 +144,10 @@ def part_rows(path: Path) -> int:
         return int(file.metadata.num_rows)
 
 
-def read_part(path: Path) -> list[dict[str, Any]]:
-    """All rows of a part; ArtifactError naming the file when it is torn."""
-    with open_part(path) as file:
-        rows: list[dict[str, Any]] = file.read().to_pylist()
+def read_part(path: Path, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """All rows of a part, with some of their columns or all; ArtifactError naming the file when it is torn or altered."""
+    with open_part(path, checksums=True) as file:
+        rows: list[dict[str, Any]] = file.read(columns=None if columns is None else list(columns)).to_pylist()
     return rows
 
 

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from r1pipe.data.readers import read_rows
 from r1pipe.data.rows import Attempt, Problem
 from r1pipe.errors import DataError
 from r1pipe.rewards.choice import LETTERS, letters_of_gold, options_in
 from r1pipe.rewards.maths.judge import prepare
-from r1pipe.rewards.verify import check_domain, field, problem_of, read_rows, score_rows
+from r1pipe.rewards.verify import check_domain, field, problem_of, score_rows
 
 HOSTILE_ROWS = 2000
 """Rows that the hostile responses are tried on, spread over the file."""

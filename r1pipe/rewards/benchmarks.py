@@ -12,11 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from r1pipe.data.readers import read_rows
 from r1pipe.data.rows import Problem
 from r1pipe.data.tables import content_id
 from r1pipe.errors import DataError
 from r1pipe.rewards.extract import final_answer
-from r1pipe.rewards.verify import check_domain, problem_of, read_rows
+from r1pipe.rewards.verify import check_domain, problem_of
 
 GOLD = ("answer", "answer_number", "target", "gold", "final_answer", "label", "solution", "canonical_solution")
 """Columns that may hold the right answer; the first that a row has is taken."""

@@ -13,11 +13,12 @@ import atexit
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -28,6 +29,8 @@ from typing import Any, TypeVar
 from r1pipe.errors import EngineError
 from r1pipe.rewards.worker import START_SECONDS
 
+KILLS = 2
+"""So often a task is tried again whose process was ended from outside: by a person, or because the machine had no memory left."""
 BUSY_PATIENCE = 8
 """A task that still waits for a processor after its seconds gets its share later, but no longer than this many times them."""
 Batch = TypeVar("Batch")
@@ -83,6 +86,12 @@ class Worker:
         message: dict[str, Any] = json.loads(line)
         return message
 
+    def was_killed(self) -> bool:
+        """Whether the process was ended from outside; one that crashes, or uses up its time, ends with other signals."""
+        with suppress(subprocess.TimeoutExpired):  # its pipe has closed: it is about to end
+            self.process.wait(timeout=5)
+        return self.process.returncode in (-signal.SIGKILL, -signal.SIGTERM)
+
     def stop(self, patience: float = 0.0) -> None:
         """Close its input, wait as long as patience lasts, then kill; never leaves a zombie."""
         assert self.process.stdin is not None
@@ -124,6 +133,7 @@ class Pool:
         outcomes: list[Outcome] = [Outcome()] * len(arguments)
         waiting = deque(range(len(arguments)))
         busy: dict[int, tuple[Worker, int | None, float]] = {}
+        killed: Counter[int | None] = Counter()
         with selectors.DefaultSelector() as selector:
             try:
                 while waiting or busy:
@@ -134,7 +144,7 @@ class Pool:
                         assert worker.process.stdout is not None
                         selector.register(worker.process.stdout, selectors.EVENT_READ)
                         self._begin(busy, worker, waiting, function, arguments, seconds)
-                    self._step(selector, busy, waiting, outcomes, function, arguments, seconds)
+                    self._step(selector, busy, waiting, outcomes, killed, function, arguments, seconds)
             except BaseException:
                 for worker, _, _ in busy.values():  # Ctrl-C: what is running belongs to nobody now
                     self._discard(worker)
@@ -161,7 +171,7 @@ class Pool:
 
     def _step(
         self, selector: selectors.BaseSelector, busy: dict[int, tuple[Worker, int | None, float]], waiting: deque[int],
-        outcomes: list[Outcome], function: str, arguments: Sequence[Sequence[Any]], seconds: float,
+        outcomes: list[Outcome], killed: Counter[int | None], function: str, arguments: Sequence[Sequence[Any]], seconds: float,
     ) -> None:  # fmt: skip
         """Wait for the next answer or deadline, and deal with all that are due."""
         now = time.monotonic()
@@ -178,7 +188,11 @@ class Pool:
                 continue
             if message == {} and time.monotonic() < deadline:
                 continue  # half a line
-            if index is None and not (message and message.get("ready")):
+            if message is None and killed[index] < KILLS and worker.was_killed():
+                killed[index] += 1
+                if index is not None:
+                    waiting.append(index)
+            elif index is None and not (message and message.get("ready")):
                 self._failed_start(worker, message)
             elif index is not None:
                 outcomes[index] = _outcome(message)

@@ -10,14 +10,15 @@ from __future__ import annotations
 import difflib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from r1pipe.data.jsonl import read_jsonl
+from r1pipe.data.jsonl import Written
+from r1pipe.data.readers import read_rows
 from r1pipe.data.rows import Attempt, Problem
-from r1pipe.errors import ArtifactError, DataError, RecipeError
+from r1pipe.errors import DataError, RecipeError
 from r1pipe.rewards.accuracy import CHECKERS, Accuracy
 from r1pipe.rewards.base import Score
 from r1pipe.rewards.trl import message_text
@@ -41,26 +42,6 @@ _RIGHT = {
     "0": False,
     "0.0": False,
 }
-
-
-def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(where, row) of a .jsonl or .parquet file; DataError for another kind of file."""
-    if path.suffix == ".parquet":
-        from r1pipe.data.tables import read_part
-
-        if not path.is_file():
-            raise DataError(f"there is no file {path}", "check the path")
-        try:
-            part = read_part(path)
-        except ArtifactError as error:
-            raise DataError(
-                f"{path} is no Parquet file, or was cut off ({error.__cause__})", "write or fetch it again"
-            ) from error
-        yield from ((f"{path}, row {number}", row) for number, row in enumerate(part, start=1))
-    elif path.suffix in (".jsonl", ".json"):
-        yield from ((f"{path}, line {number}", row) for number, row in read_jsonl(path))
-    else:
-        raise DataError(f"{path} is neither .jsonl nor .parquet", "convert it, one row a line")
 
 
 def check_domain(domain: str) -> None:
@@ -102,8 +83,8 @@ def as_answer(value: Any, domain: str = "maths") -> str:
 
 
 def _as_text(value: Any) -> bool:
-    """Whether JSON has no such value, but the value has a text: a decimal number, a date."""
-    return not isinstance(value, (bool, int, float, list, dict))
+    """Whether the value has a text that JSON would not write: a decimal number, a date, a number as a file had it (3.10)."""
+    return isinstance(value, Written) or not isinstance(value, (bool, int, float, list, dict))
 
 
 def as_completion(value: Any, where: str, name: str) -> str:
@@ -177,7 +158,7 @@ def verify_file(
     """Judge every row of a file.
 
     Args:
-        path: .jsonl or .parquet.
+        path: JSON Lines, a JSON array, CSV or Parquet.
         domain: "maths", "choice", "logic" or "code".
         gold_field: column of the gold answer (not needed for code, whose tests stand in the row).
         completion_field: column of the response; without think tags it is all summary.

@@ -8,18 +8,17 @@ solve is dropped with its reason, not trained on.
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-
 from r1pipe.data.rows import Attempt, Problem
-from r1pipe.data.sources import NEEDED, Table, is_file, open_source
+from r1pipe.data.sources import Table, is_file
 from r1pipe.data.tables import (
     LABEL_COLUMNS,
     PAIR_COLUMNS,
@@ -27,12 +26,12 @@ from r1pipe.data.tables import (
     TRACE_COLUMNS,
     content_id,
     problem_of,
-    problem_row,
     write_table,
 )
 from r1pipe.errors import DataError
 from r1pipe.rewards import Accuracy
 from r1pipe.stage import StepConfig, StepContext
+from r1pipe.stages.schema import SourceSpec, check_mapping, normalised, raw_rows, row_text
 
 BOILERPLATE = 3
 """A run of words that stands in more evaluation questions than this is a common phrase, and no sign of overlap."""
@@ -50,17 +49,15 @@ TABLES: dict[str, tuple[Table, dict[str, str]]] = {
     "labels": ("labels", LABEL_COLUMNS),
 }
 """Output -> what a source is asked for, and the columns. Evaluation sets come first: everything else is held against them."""
-
-
-class SourceSpec(StepConfig):
-    """One table's source."""
-
-    source: str
-    """A built-in source, `reasoning-gym:NAME`, a .jsonl or .parquet file, or `pkg.module:function`."""
-    count: int = Field(default=0, ge=0)
-    """Rows to take; 0 takes all of a file."""
-    fields: dict[str, str] = {}
-    """Our column -> the source's column, where they differ."""
+EVALUATING = ("evaluation", "general_evaluation")
+SKIPPED_COLUMNS = {"table": "string", "where": "string", "reason": "string", "row": "string"}
+BATCH_ROWS = 512
+"""Gold answers that are scored at once."""
+SENTINELS = frozenset({
+    "proof", "see proof", "proof omitted", "not found", "answer not found", "n/a", "no answer", "see solution", "see explanation",
+    "answers will vary", "tbd", "omitted",
+})  # fmt: skip
+"""What data sets write where a problem has no answer that could be checked."""
 
 
 class ZeroConfig(StepConfig):
@@ -97,87 +94,129 @@ def files(config: ZeroConfig) -> dict[str, Path]:
 
 
 def run(context: StepContext) -> dict[str, Any]:
-    """Write all tables of the pipeline; returns counts and reasons by table."""
+    """Write all tables of the pipeline; returns counts and reasons by table.
+
+    Rows that were skipped because they cannot be used are written to a table of their own, `skipped`, with their reasons.
+    """
     config: ZeroConfig = context.config
     summary: dict[str, Any] = {}
-    checker = Accuracy()
-    seen: set[str] = set()
-    windows: Counter[str] = Counter()
+    against, skipped = Overlap(), list[dict[str, Any]]()
     for output, (table, columns) in TABLES.items():
         if output not in type(config).model_fields:
             continue
         spec: SourceSpec = getattr(config, output)
-        dropped: Counter[str] = Counter()
-        evaluating = output in ("evaluation", "general_evaluation")
-        rows = []
-        here: set[str] = set()
-        for raw in open_source(spec.source, table, spec.count, context.seed):
-            row = normalised(raw, table, spec.fields)
-            key = question_key(row["question"])
-            mark = content_id(*(str(row[name]) for name in columns if name in row and name != "id"))
-            if mark in here:
-                dropped["exact duplicate"] += 1
-            elif not evaluating and (key in seen or any(0 < windows[window] <= BOILERPLATE for window in word_windows(key))):
-                dropped["overlaps an evaluation question"] += 1
-            elif table in ("problems", "evaluation") and (fault := gold_fault(row, checker)):
-                dropped[f"gold answer {fault}"] += 1
-            else:
-                here.add(mark)
-                rows.append({name: row[name] for name in columns})
-                if evaluating:
-                    seen.add(key)
-                    windows.update(word_windows(key))
-        if not rows:
-            reasons = "; ".join(f"{count} × {reason}" for reason, count in dropped.items()) or "the source is empty"
+        check_mapping(spec, table)
+        evaluating = output in EVALUATING
+        source = Taken(spec, table, context.seed, against, evaluating)
+        count = write_table(context.output(output), ({name: row[name] for name in columns} for row in source.rows()), columns)
+        skipped += [{"table": output, **line} for line in source.skipped]
+        if not count:
+            reasons = "; ".join(f"{count} × {reason}" for reason, count in source.dropped.items()) or "the source is empty"
             raise DataError(
                 f"prepare: no rows are left for {output} from {spec.source}: {reasons}",
-                f"look at [prepare.{output}] in the recipe",
+                f"look at [prepare.{output}] in the recipe, and at r1pipe data preview",
             )
-        write_table(context.output(output), rows, columns)
-        summary[output] = {"rows": len(rows), "dropped": dict(dropped), "source": spec.source}
-        print(f"prepare: {output}: {len(rows)} rows, dropped {dict(dropped) or 'none'}", flush=True)
+        summary[output] = {"rows": count, "dropped": dict(source.dropped), "source": spec.source}
+        if spec.revision:
+            summary[output]["revision"] = spec.revision
+        print(f"prepare: {output}: {count} rows, dropped {dict(source.dropped) or 'none'}", flush=True)
+    if skipped:
+        write_table(context.folder / "skipped", skipped, SKIPPED_COLUMNS)
     return {"tables": summary}
 
 
-def normalised(raw: dict[str, Any], table: Table, fields: dict[str, str]) -> dict[str, Any]:
-    """A source's row with all our columns; answers stay the text they are.
+@dataclass
+class Overlap:
+    """What the evaluation sets ask, and whether a question is one of theirs or shares a run of words with one."""
 
-    Raises:
-        DataError: naming file, row and column when something needed is missing or of the wrong type.
+    questions: set[str] = field(default_factory=set)
+    windows: Counter[str] = field(default_factory=Counter)
+
+    def add(self, question: str) -> None:
+        """Take up an evaluation question."""
+        key = question_key(question)
+        self.questions.add(key)
+        self.windows.update(word_windows(key))
+
+    def shared(self, question: str) -> str:
+        """The words that a question shares with an evaluation question; empty when it shares none."""
+        key = question_key(question)
+        if key in self.questions:
+            return key
+        return next((window for window in word_windows(key) if 0 < self.windows[window] <= BOILERPLATE), "")
+
+
+@dataclass
+class Taken:
+    """The rows of one table as they come from its source, and what became of those that are left out.
+
+    Attributes:
+        against: the evaluation sets; their own rows are added to it.
+        read: rows that the source has given. dropped: reason -> rows left out. skipped: rows that could not be used.
     """
-    row = {**raw, **{ours: raw[theirs] for ours, theirs in fields.items() if theirs in raw}}
-    where = row.get("_where", "a generated row")
-    for name in NEEDED[table]:
-        value = row.get(name)
-        if value is None or (isinstance(value, str) and not value.strip() and name != "answer"):
-            columns = ", ".join(sorted(key for key in raw if key != "_where"))
-            raise DataError(
-                f"{where}: column {name!r} is missing or empty; the row has {columns}",
-                f"map it with [prepare.{table}] fields",
-            )
-        if name == "safe" and value not in (0, 1, True, False):
-            raise DataError(f"{where}: column 'safe' must be 0 or 1, not {value!r}")
-        if name != "safe" and not isinstance(value, str):
-            if name == "answer" and isinstance(value, int | float) and not isinstance(value, bool):
-                row[name] = str(value)
-            else:
-                raise DataError(f"{where}: column {name!r} must be text, not {type(value).__name__}: {value!r}")
-    problem = problem_row(Problem(id=content_id(row["question"], str(row.get("answer", ""))), question=row["question"]))
-    for name in PROBLEM_COLUMNS:
-        value = row.get(name)
-        if name in ("id", "check") or value is None or value == "":
-            continue
-        if not isinstance(value, str):
-            raise DataError(f"{where}: column {name!r} must be text, not {type(value).__name__}: {value!r}")
-        problem[name] = value
-    if check := row.get("check"):
-        problem["check"] = check if isinstance(check, str) else json.dumps(check, ensure_ascii=False, sort_keys=True)
-    if table in ("traces", "general-traces"):
-        return {**problem, "thinking": row["thinking"], "summary": row["summary"], "origin": row.get("source") or "given"}
-    extra = {name: row[name] for name in NEEDED[table] if name not in problem}
-    if "safe" in extra:
-        extra["safe"] = int(extra["safe"])
-    return {**problem, **extra}
+
+    spec: SourceSpec
+    table: Table
+    seed: int
+    against: Overlap
+    evaluating: bool = False
+    checker: Accuracy = field(default_factory=Accuracy)
+    read: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    skipped: list[dict[str, str]] = field(default_factory=list)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Normalised rows, each content once, none that overlaps an evaluation question, gold answers that can be judged."""
+        here, ids = set[bytes](), set[str]()
+        columns = next(columns for table, columns in TABLES.values() if table == self.table)
+        for some in batched(self._whole(), BATCH_ROWS):
+            fresh = []
+            for row in some:
+                mark = bytes.fromhex(content_id(*(str(row[name]) for name in columns if name != "id")))
+                if mark in here:
+                    self.dropped["exact duplicate"] += 1
+                elif not self.evaluating and self.against.shared(row["question"]):
+                    self.dropped["overlaps an evaluation question"] += 1
+                else:
+                    here.add(mark)
+                    fresh.append(row)
+            golden = self.table in ("problems", "evaluation")
+            for row, fault in zip(fresh, gold_faults(fresh, self.checker) if golden else [""] * len(fresh), strict=True):
+                if fault:
+                    self.dropped[f"gold answer {fault}"] += 1
+                    continue
+                if self.evaluating:
+                    self.against.add(row["question"])
+                if row["id"] in ids:  # question and answer as before, but other options or tests
+                    row["id"] = content_id(row["id"], *(str(row[name]) for name in columns if name != "id"))
+                ids.add(row["id"])
+                yield row
+
+    def _whole(self) -> Iterator[dict[str, Any]]:
+        """Rows with all that the table needs; others stop the step, or are skipped and noted."""
+        skip = self.spec.bad_rows == "skip"
+        for raw in raw_rows(self.spec, self.table, self.seed, self._skip if skip else None):
+            self.read += 1
+            try:
+                row = normalised(raw, self.table, self.spec.fields, self.spec.values)
+            except DataError as error:
+                if not skip:
+                    raise
+                where, _, why = error.problem.partition(": ")
+                self._skip(where, why.partition("; the row has ")[0], row_text(raw))
+                continue
+            yield row
+
+    def _skip(self, where: str, reason: str, row: str) -> None:
+        self.dropped[f"bad row: {reason}"] += 1
+        self.skipped.append({"where": where, "reason": reason, "row": row})
+
+
+def batched(rows: Iterable[dict[str, Any]], size: int) -> Iterator[list[dict[str, Any]]]:
+    """The rows, some at a time."""
+    rest = iter(rows)
+    while some := list(islice(rest, size)):
+        yield some
 
 
 def question_key(question: str) -> str:
@@ -199,12 +238,21 @@ def word_windows(key: str) -> Iterator[str]:
             yield window
 
 
-def gold_fault(row: dict[str, Any], checker: Accuracy) -> str:
-    """Why a gold answer cannot be used; empty when it scores right against itself."""
-    problem = problem_of(row)
-    if problem.checker in ("none", "code"):
-        return ""
-    score = checker.score([Attempt(problem, f"\\boxed{{{problem.answer}}}")])[0]
-    if score is None or score.value is None:
-        return f"cannot be judged ({score.note if score else 'no checker'})"
-    return "" if score.value == 1 else f"is judged wrong against itself ({score.note})"
+def gold_faults(rows: Sequence[dict[str, Any]], checker: Accuracy) -> list[str]:
+    """Why each gold answer cannot be used; empty where it scores right against itself."""
+    problems = [problem_of(row) for row in rows]
+    faults = [sentinel_fault(problem) for problem in problems]
+    asked = [index for index, problem in enumerate(problems) if not faults[index] and problem.checker not in ("none", "code")]
+    scores = checker.score([Attempt(problems[index], f"\\boxed{{{problems[index].answer}}}") for index in asked])
+    for index, score in zip(asked, scores, strict=True):
+        if score is None or score.value is None:
+            faults[index] = f"cannot be judged ({score.note if score else 'no checker'})"
+        elif score.value != 1:
+            faults[index] = f"is judged wrong against itself ({score.note})"
+    return faults
+
+
+def sentinel_fault(problem: Problem) -> str:
+    """Whether a gold answer is a word that data sets write where there is no answer."""
+    word = problem.answer.strip().strip(".").casefold()
+    return f"is no answer ({problem.answer.strip()!r})" if problem.checker == "maths" and word in SENTINELS else ""

@@ -1,13 +1,14 @@
 """Sampling and scoring: problems in, scored attempts out, one part at a time.
 
 `sample` is a whole step, the same for the cold-start builder (from R1-Zero) and for stage 3 (from Dev2); the evaluation uses
-its parts.
+its parts. The paper samples a fixed number of answers; `adaptive` asks in rounds (`r1pipe.stages.rounds`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,13 +19,19 @@ from pydantic import Field, PositiveInt
 from r1pipe.data.rows import Attempt, Problem
 from r1pipe.data.tables import ATTEMPT_COLUMNS, attempt_row, content_id, part_path, read_part, read_problems, write_part
 from r1pipe.engines.base import Engine, Sampling
-from r1pipe.errors import ArtifactError, Stopped
+from r1pipe.errors import ArtifactError, EngineError, Stopped
 from r1pipe.metrics import MetricsWriter, write_progress
 from r1pipe.rewards import Mix
 from r1pipe.rewards.accuracy import VERDICT_VERSION
 from r1pipe.stage import StepContext
+from r1pipe.stages.rounds import BY_PROBLEM_COLUMNS, RATE_LABELS, AdaptiveSection, Shard, rate_label
 from r1pipe.stages.sections import SamplingSection
 from r1pipe.stall import finished, still_moving
+
+BY_PROBLEM = "by_problem"
+"""Table of a sampling step beside its attempts: what became of each problem. Its part of a shard is written before the shard."""
+AT_ONCE = 2
+"""Shards on their way at a time: while the answers of one are scored, those of the other are generated."""
 
 
 class SampleConfig(SamplingSection):
@@ -34,25 +41,56 @@ class SampleConfig(SamplingSection):
     """Problems to sample for; 0 takes all."""
     problems_per_shard: PositiveInt = 256
     """A killed run owes only its unfinished shards."""
+    adaptive: AdaptiveSection | None = None
+    """Ask in rounds and stop early, `samples` being the most; without it every problem is asked `samples` times."""
 
 
-def sample_attempts(engine: Engine, problems: Sequence[Problem], sampling: Sampling) -> list[tuple[Attempt, int]]:
-    """(attempt, sample number) for every completion, problem by problem."""
+@dataclass(frozen=True, slots=True)
+class Made:
+    """An attempt as it comes from the engine: its number among those at the problem, and why it could not be made, if so."""
+
+    attempt: Attempt
+    sample: int
+    error: str = ""
+
+
+def sample_attempts(engine: Engine, problems: Sequence[Problem], sampling: Sampling, first: int = 0) -> list[Made]:
+    """Every completion, problem by problem, numbered from `first`.
+
+    Raises:
+        EngineError: the engine gave another number of completions than was asked for.
+    """
     questions = [problem.question for problem in problems]
+    answers = list(engine.generate(questions, sampling))
+    if len(answers) != len(problems) or any(len(several) != sampling.samples for several in answers):
+        raise EngineError(
+            f"the engine gave {sum(map(len, answers))} completions for {len(answers)} questions, "
+            f"where {sampling.samples} for each of {len(problems)} were asked for",
+            "this is a defect of the engine",
+        )
     return [
-        (Attempt(problem, one.text, engine.prefix, one.finish, one.tokens), index)
-        for problem, several in zip(problems, engine.generate(questions, sampling), strict=True)
+        Made(Attempt(problem, one.text, engine.prefix, one.finish, one.tokens), first + index, _error(one.finish, one.note))
+        for problem, several in zip(problems, answers, strict=True)
         for index, one in enumerate(several)
     ]
 
 
-def write_scored(mix: Mix, attempts: Sequence[tuple[Attempt, int]], folder: Path, number: int) -> list[dict[str, Any]]:
-    """Score attempts, write them as one part of the table, and return its rows."""
-    scored = mix.score([attempt for attempt, _ in attempts])
-    rows = [
-        attempt_row(attempt, index, row.parts, row.total, row.verdict)
-        for (attempt, index), row in zip(attempts, scored, strict=True)
+def _error(finish: str, note: str) -> str:
+    return (note or "the engine gave no reason") if finish == "error" else ""
+
+
+def scored_rows(mix: Mix, attempts: Sequence[Made]) -> list[dict[str, Any]]:
+    """Attempts with their scores as rows; what the engine could not make is not scored, and its row says why."""
+    scored = mix.score([made.attempt for made in attempts])
+    return [
+        attempt_row(made.attempt, made.sample, row.parts, None if made.error else row.total, row.verdict, made.error)
+        for made, row in zip(attempts, scored, strict=True)
     ]
+
+
+def write_scored(mix: Mix, attempts: Sequence[Made], folder: Path, number: int) -> list[dict[str, Any]]:
+    """Score attempts, write them as one part of the table, and return its rows."""
+    rows = scored_rows(mix, attempts)
     write_part(folder, number, rows, ATTEMPT_COLUMNS)
     return rows
 
@@ -71,60 +109,136 @@ def whole_part(folder: Path, number: int, rows: int) -> list[dict[str, Any]] | N
 def sample(context: StepContext) -> dict[str, Any]:
     """Sample and score, shard by shard; a shard is one part of the table, with a seed of its own, and is written once.
 
-    A shard is scored and written by a thread while the next one is generated.
+    Answers are scored and written by a thread while the next ones are generated.
     """
-    from r1pipe.engines.base import Sampling, open_engine
+    from r1pipe.engines.base import open_engine
 
     config: SampleConfig = context.config
     mix = Mix.build(context.shared["rewards"].rules)
     problems = read_problems(context.inputs["problems"])[: config.problems or None]
-    shards = [problems[start : start + config.problems_per_shard] for start in range(0, len(problems), config.problems_per_shard)]
-    folder = context.output("attempts")
-    tally = ShardTally(MetricsWriter(context.folder / "metrics.jsonl"), context.folder / "progress.json", len(shards))
-    tally.metrics.truncate_after(-1)
-    owed = []
-    for number, shard in enumerate(shards):
-        rows = whole_part(folder, number, len(shard) * config.samples)
-        if rows is None:
-            owed.append(number)
-        else:
-            tally.add(number, rows)
-    what = context.step.name
-    print(f"{what}: {len(problems)} problems × {config.samples} samples in {len(shards)} shards, {len(owed)} owed", flush=True)
-    engine = None
-    with ThreadPoolExecutor(max_workers=1) as scoring:
-        written: Future[None] | None = None
-        for number in owed:
-            still_moving(context.launch.stall_minutes)
-            if context.stop_requested():
-                break
-            engine = engine or open_engine(
-                config.engine, context.inputs["policy"], system=context.shared["chat"].system,
-                batch=context.launch.generation_batch, dtype=context.launch.dtype,
-            )  # fmt: skip
-            seed = shard_seed(context.seed, number)
-            sampling = Sampling(config.samples, config.temperature, config.top_p, config.max_tokens, seed)
-            attempts = sample_attempts(engine, shards[number], sampling)
-            if written is not None:
-                written.result()  # one shard waits at most: memory does not grow, and a failure shows at once
-            written = scoring.submit(_score_shard, mix, attempts, folder, number, tally)
-        if written is not None:
-            written.result()
-    finished()
-    if engine is not None:
-        engine.close()
-    if len(tally.done) < len(shards):
-        raise Stopped(f"{what} stopped after {len(tally.done)} of {len(shards)} shards", "r1pipe resume")
-    generated = len(problems) * config.samples
-    if tally.verdicts.total() != generated:
+    if twice := next((name for name, count in Counter(problem.id for problem in problems).items() if count > 1), ""):
         raise ArtifactError(
-            f"{what}: {tally.verdicts.total()} attempts are on disk and {generated} are owed",
-            f"r1pipe run {what} --redo",
+            f"{context.step.name}: problem {twice} is in the table of problems twice", "r1pipe run prepare --redo"
         )
+    shards = shards_of(problems, config, context.seed)
+    work = Work(
+        context, mix, ShardTally(MetricsWriter(context.folder / "metrics.jsonl"), context.folder / "progress.json", len(shards))
+    )
+    work.tally.metrics.truncate_after(-1)
+    owed = deque(shard for shard in shards if not work.take_up(shard))
+    what = context.step.name
+    asked = f"{'at most ' if config.adaptive else ''}{config.samples} samples"
+    print(f"{what}: {len(problems)} problems × {asked} in {len(shards)} shards, {len(owed)} owed", flush=True)
+    if owed:
+        engine = open_engine(
+            config.engine, context.inputs["policy"], system=context.shared["chat"].system,
+            batch=context.launch.generation_batch, dtype=context.launch.dtype,
+        )  # fmt: skip
+        try:
+            work.run(owed, engine)
+        finally:
+            engine.close()
+    finished()
+    if len(work.tally.done) < len(shards):
+        raise Stopped(f"{what} stopped after {len(work.tally.done)} of {len(shards)} shards", "r1pipe resume")
     return {
-        "problems": len(problems), "attempts": generated, "verdicts": dict(tally.verdicts),
-        "tokens": tally.tokens, "shards": len(shards), "verdict_version": VERDICT_VERSION,
+        "problems": len(problems), **work.tally.summary(what, None if config.adaptive else len(problems) * config.samples),
+        "shards": len(shards), "seconds": {name: round(value, 2) for name, value in work.seconds.items()},
+        "verdict_version": VERDICT_VERSION,
     }  # fmt: skip
+
+
+def shards_of(problems: Sequence[Problem], config: SampleConfig, seed: int) -> list[Shard]:
+    """The shards of a step, each with its seed and its share of the budget, by problems."""
+    size = config.problems_per_shard
+    share = config.adaptive.budget_tokens / len(problems) if config.adaptive else 0.0
+    return [
+        Shard(
+            number, some := problems[start : start + size], shard_seed(seed, number), config.samples, config.max_tokens,
+            config.adaptive, share * len(some),
+        )
+        for number, start in enumerate(range(0, len(problems), size))
+    ]  # fmt: skip
+
+
+@dataclass
+class Work:
+    """The shards of a step being made.
+
+    Attributes:
+        seconds: spent on generating, on scoring and writing (by the other thread), and waiting for the latter.
+    """
+
+    context: StepContext
+    mix: Mix
+    tally: ShardTally
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("generating", "scoring", "waiting"), 0.0))
+
+    def run(self, owed: deque[Shard], engine: Engine) -> None:
+        """Make all shards that are owed, or until somebody asks to stop; those on their way are then owed again."""
+        on_their_way: deque[tuple[Shard, Future[None]]] = deque()
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="scoring") as scoring:
+            while owed or on_their_way:
+                still_moving(self.context.launch.stall_minutes)
+                if self.context.stop_requested():
+                    break
+                if owed and len(on_their_way) < AT_ONCE:
+                    shard = owed.popleft()
+                else:
+                    shard, scored = on_their_way.popleft()
+                    self._wait(scored)
+                if (wanted := shard.next_round()) is None:
+                    continue
+                config: SampleConfig = self.context.config
+                sampling = Sampling(wanted.samples, config.temperature, config.top_p, config.max_tokens, wanted.seed)
+                begin = time.monotonic()
+                made = sample_attempts(engine, wanted.problems, sampling, wanted.first)
+                self.seconds["generating"] += time.monotonic() - begin
+                on_their_way.append((shard, scoring.submit(self._score, shard, made)))
+            for _, scored in on_their_way:
+                self._wait(scored)
+
+    def _wait(self, scored: Future[None]) -> None:
+        begin = time.monotonic()
+        scored.result()  # a failure shows here
+        self.seconds["waiting"] += time.monotonic() - begin
+
+    def _score(self, shard: Shard, made: Sequence[Made]) -> None:
+        """Score a round; when it was the shard's last, write the shard."""
+        begin = time.monotonic()
+        shard.add(scored_rows(self.mix, made))
+        if shard.next_round() is None:
+            rows, statistics = shard.close()
+            write_part(self.context.folder / BY_PROBLEM, shard.number, statistics, BY_PROBLEM_COLUMNS)
+            write_part(self.context.output("attempts"), shard.number, rows, ATTEMPT_COLUMNS)
+            self.tally.add(shard.number, statistics)
+        self.seconds["scoring"] += time.monotonic() - begin
+
+    def take_up(self, shard: Shard) -> bool:
+        """Count a shard that is on the disk; False when it is missing, torn, or not what its problems owe."""
+        statistics = whole_part(self.context.folder / BY_PROBLEM, shard.number, len(shard.problems))
+        if statistics is None or [row["id"] for row in statistics] != [problem.id for problem in shard.problems]:
+            return False
+        if keys_of(self.context.output("attempts"), shard.number) != owed_keys(statistics):
+            return False
+        self.tally.add(shard.number, statistics)
+        return True
+
+
+def owed_keys(statistics: Iterable[dict[str, Any]]) -> list[tuple[str, int]]:
+    """(problem, sample) of every row that a shard must have, by what is on record of its problems."""
+    return [(row["id"], sample) for row in statistics for sample in range(row["tried"])]
+
+
+def keys_of(folder: Path, number: int) -> list[tuple[str, int]] | None:
+    """(problem, sample) of every row of a part; None when it is missing or torn. The texts are not read."""
+    if not part_path(folder, number).is_file():
+        return None
+    try:
+        rows = read_part(part_path(folder, number), ("id", "sample"))
+    except ArtifactError:
+        return None
+    return [(row["id"], row["sample"]) for row in rows]
 
 
 @dataclass
@@ -136,24 +250,57 @@ class ShardTally:
     shards: int
     done: set[int] = field(default_factory=set)
     verdicts: Counter[str] = field(default_factory=Counter)
+    ended: Counter[str] = field(default_factory=Counter)
+    rates: Counter[str] = field(default_factory=Counter)
+    attempts: int = 0
     tokens: int = 0
+    solved: int = 0
 
-    def add(self, number: int, rows: list[dict[str, Any]]) -> None:
+    def add(self, number: int, statistics: Sequence[dict[str, Any]]) -> None:
         """Count a shard that is on disk."""
         self.done.add(number)
-        self.verdicts.update(row["verdict"] for row in rows)
-        self.tokens += sum(row["tokens"] for row in rows)
-        right = sum(row["verdict"] == "right" for row in rows) / len(rows)
-        self.metrics.write({"kind": "shard", "step": number, "answers": len(rows), "right": right})
-        share = self.verdicts["right"] / self.verdicts.total()
+        here = Counter({name: sum(row[name] for row in statistics) for name in ("right", "wrong", "unjudged", "errors")})
+        self.verdicts.update(here)
+        self.ended.update(row["ended"] for row in statistics)
+        self.rates.update(rate_label(row["pass_rate"]) for row in statistics)
+        self.solved += sum(row["right"] > 0 for row in statistics)
+        answers, tokens = (sum(row[name] for row in statistics) for name in ("tried", "tokens"))
+        self.attempts, self.tokens = self.attempts + answers, self.tokens + tokens
+        self.metrics.write(
+            {
+                "kind": "shard",
+                "step": number,
+                "answers": answers,
+                "right": here["right"] / max(1, answers),
+                "tokens_total": tokens,
+            }
+        )
+        share = self.verdicts["right"] / max(1, self.attempts)
         write_progress(
             self.progress, {"done": len(self.done), "total": self.shards, "unit": "shard", "note": "sample", "right": share}
         )
 
+    def summary(self, what: str, owed: int | None) -> dict[str, Any]:
+        """The numbers of the step, when they add up.
 
-def _score_shard(mix: Mix, attempts: list[tuple[Attempt, int]], folder: Path, number: int, tally: ShardTally) -> None:
-    """Score a shard's attempts and write its part."""
-    tally.add(number, write_scored(mix, attempts, folder, number))
+        Args:
+            owed: attempts, where their number was fixed beforehand.
+
+        Raises:
+            ArtifactError: right + wrong + unjudged + errors is not what was generated, or that is not what was owed.
+        """
+        if self.verdicts.total() != self.attempts or owed not in (None, self.attempts):
+            raise ArtifactError(
+                f"{what}: {' + '.join(f'{count} {name}' for name, count in self.verdicts.items())} = {self.verdicts.total()}, "
+                f"{self.attempts} attempts are on disk and {self.attempts if owed is None else owed} are owed",
+                f"r1pipe run {what} --redo",
+            )
+        rates = {label: self.rates[label] for label in RATE_LABELS if self.rates[label]}
+        return {
+            "owed": self.attempts if owed is None else owed, "attempts": self.attempts,
+            "verdicts": {name: count for name, count in self.verdicts.items() if count}, "solved": self.solved,
+            "tokens": self.tokens, "problems_ended": dict(self.ended.most_common()), "pass_rates": rates,
+        }  # fmt: skip
 
 
 def shard_seed(seed: int, number: int) -> int:

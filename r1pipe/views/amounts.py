@@ -11,9 +11,9 @@ from r1pipe.stages.evaluate import Config as EvaluateConfig
 from r1pipe.stages.evaluate import checkpoints_of
 from r1pipe.stages.mixed_rl import Config as MixedConfig
 from r1pipe.stages.mixed_rl import RewardModelsConfig
-from r1pipe.stages.prepare import SourceSpec
 from r1pipe.stages.prepare import ZeroConfig as PrepareConfig
 from r1pipe.stages.sampling import SampleConfig
+from r1pipe.stages.schema import SourceSpec
 from r1pipe.stages.traces import Config as TracesConfig
 from r1pipe.stages.traces import rewriting_note
 from r1pipe.stages.zero import Config as ZeroConfig
@@ -47,15 +47,25 @@ def amounts(step: Step, config: Any, launch: Launch) -> list[str]:
         arithmetic = f"{checkpoints} checkpoints × {value(questions)} questions × {config.samples} samples"
         return [f"{arithmetic} = {value(answers)} answers, {_tokens(answers, config.max_tokens)}"]
     if isinstance(config, SampleConfig):
+        most = f"{'at most ' if config.adaptive else ''}{config.samples} samples"
         if not config.problems:
-            return [f"every problem × {config.samples} samples, in shards of {value(config.problems_per_shard)} problems"]
+            return [f"every problem × {most}, in shards of {value(config.problems_per_shard)} problems", *_adaptive(config)]
         answers, shards = config.problems * config.samples, -(-config.problems // config.problems_per_shard)
-        arithmetic = f"{value(config.problems)} problems × {config.samples} samples = {value(answers)} answers in {shards} shards"
-        return [f"{arithmetic}, {_tokens(answers, config.max_tokens)}"]
+        arithmetic = f"{value(config.problems)} problems × {most} = {value(answers)} answers in {shards} shards"
+        return [f"{arithmetic}, {_tokens(answers, config.max_tokens)}", *_adaptive(config)]
     if isinstance(config, TracesConfig):
         most = f"at most {value(config.most)} traces" if config.most else "every usable trace"
         return [f"{most}, {config.keep_per_problem} of a problem; rewriting: {rewriting_note(config.rewrite)}"]
     return []
+
+
+def _adaptive(config: SampleConfig) -> list[str]:
+    """When a problem is asked no more, where that is not after a fixed number of answers."""
+    if (own := config.adaptive) is None:
+        return []
+    hopeless = f", none after {own.hopeless_after} without a right one" if own.hopeless_after else ""
+    budget = f", {value(own.budget_tokens)} tokens in all" if own.budget_tokens else ""
+    return [f"in rounds of {own.per_round}; a problem is asked no more after {own.enough} usable answers{hopeless}{budget}"]
 
 
 def _rows(name: str, spec: SourceSpec) -> str:

@@ -20,7 +20,7 @@ from r1pipe.states import StepPlan, plan
 from r1pipe.views import results, rows, tables
 from r1pipe.views.status import command, status_json, status_view, step_table
 from r1pipe.views.step import part_unit, read_json, step_inspection, step_view, tables_of
-from r1pipe.views.summary import summary_view
+from r1pipe.views.summary import counts_view, summary_view
 
 
 class Unknown(R1PipeError):
@@ -152,10 +152,18 @@ def table_view(
     counts = rows.counts_line(selection.counts)
     if counts.plain:
         parts += [counts, Text()]
+    if rates := selection.counts.get("pass_rate"):
+        parts += [Text("pass rate", style="bold"), counts_view(dict(sorted(rates.items(), key=_rate_order))), Text()]
     if selection.rows:
         parts.append(rows.rows_view(selection.rows, width, unit))
         parts.append(command(f"{again} --row {selection.rows[0].number}", "one row in full; --limit N: more"))
     return Group(*parts)
+
+
+def _rate_order(entry: tuple[str, int]) -> int:
+    from r1pipe.stages.rounds import RATE_LABELS
+
+    return RATE_LABELS.index(entry[0])
 
 
 def files_view(title: str, opened: Opened, place: StepPlan, name: str) -> RenderableType:
@@ -207,6 +215,18 @@ def inspection(
         folder = opened.run.step_dir(places[0].step) / target.artifact
         return rows.row_in_full(tables.read_row(folder, row), part_unit(target.artifact))
     return artifact_view(opened, places[0], target.artifact, width, wanted, limit)
+
+
+def sql_inspection(opened: Opened, what: str | None, text: str, json: bool) -> Any:
+    """What a query over the run's tables gives, as a view or as JSON.
+
+    Raises:
+        R1PipeError: a name that means nothing here, or a query that cannot be run.
+    """
+    from r1pipe.views.sql import query, sql_json, sql_view, view_names
+
+    found = query(text, view_names(opened, resolve(opened, what).steps if what else ()))
+    return sql_json(*found) if json else sql_view(*found)
 
 
 def _table_of(opened: Opened, target: Target | None) -> Target:

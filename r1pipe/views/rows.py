@@ -36,7 +36,7 @@ PLAIN_COLUMNS = (
 )
 """Columns that have a place of their own and are not listed among the rest."""
 
-DETAILS = ("domain", "language", "origin", "outcome", "reason", "summary_from", "notes")
+DETAILS = ("domain", "language", "origin", "ended", "outcome", "reason", "summary_from", "notes")
 """Columns that stand in a row's first line; the last four are those of the cold-start builder's ledger."""
 
 
@@ -71,6 +71,8 @@ def about(found: Found, unit: str, separator: str = " · ") -> Text:
     details = [str(row[name]) for name in DETAILS if row.get(name)]
     if row.get("level"):
         details.append(f"level {row['level']}")
+    if "tried" in row:
+        details.append(f"{row['id']}: {row['right']} right of {row['tried']} tried")
     if "safe" in row:
         details.append("safe" if row["safe"] else "unsafe")
     if row.get("tokens") is not None:
@@ -183,7 +185,8 @@ def row_in_full(found: Found, unit: str = "") -> RenderableType:
 
 
 def counts_line(
-    counts: Mapping[str, Counter[str]], names: Sequence[str] = ("verdict", "finish", "domain", "language", "origin")
+    counts: Mapping[str, Counter[str]],
+    names: Sequence[str] = ("verdict", "outcome", "reason", "ended", "finish", "domain", "language", "origin"),
 ) -> Text:
     """How many of the rows have which value, column by column."""
     text = Text()

@@ -12,11 +12,18 @@ from typing import Any
 
 from r1pipe.errors import ArtifactError, R1PipeError
 
-COUNTED = ("verdict", "finish", "domain", "language", "kind", "origin", "source")
+COUNTED = ("verdict", "outcome", "reason", "ended", "finish", "domain", "language", "kind", "origin", "source")
 """Columns whose values are counted."""
+
+RATE = "pass_rate"
+"""A column of shares that is counted in tenths."""
 
 SEARCHED = ("question", "completion", "answer", "thinking", "summary", "chosen", "rejected", "response")
 """Columns in which `--find` looks."""
+
+
+EXACT = ("domain", "language", "verdict", "id")
+"""Columns by whose value rows are chosen."""
 
 
 class FilterError(R1PipeError):
@@ -34,6 +41,7 @@ class Filter:
         below, above: limits, not included; a row where the reward does not apply or was not judged never passes.
         find: text that one of the row's texts holds.
         part: a part's label (see `part_labels`).
+        id: the problem's id.
     """
 
     reward: str = "total"
@@ -44,6 +52,7 @@ class Filter:
     verdict: str = ""
     find: str = ""
     part: str = ""
+    id: str = ""
 
     @property
     def by_number(self) -> bool:
@@ -162,8 +171,8 @@ def _matching(
 ) -> list[int]:
     """Numbers of the rows of a part that pass; also counts them and notes which rewards there are."""
     counted = [name for name in COUNTED if name in columns]
-    exact = {name: getattr(wanted, name) for name in ("domain", "language", "verdict") if getattr(wanted, name)}
-    needed = [*counted, *exact]
+    exact = {name: getattr(wanted, name) for name in EXACT if getattr(wanted, name)}
+    needed = [*counted, *exact, *([RATE] if RATE in columns else [])]
     if wanted.by_number:
         needed.append(wanted.reward if columns.get(wanted.reward) else "scores")
     if wanted.find:
@@ -179,6 +188,10 @@ def _matching(
         indices = [index for index in indices if any(wanted.find in (text[index] or "") for text in texts)]
     for name in counted:
         counts.setdefault(name, Counter()).update(str(data[name][index]) for index in indices)
+    if RATE in columns:
+        from r1pipe.stages.rounds import rate_label
+
+        counts.setdefault(RATE, Counter()).update(rate_label(data[RATE][index]) for index in indices)
     return indices
 
 
@@ -201,7 +214,7 @@ def _within(number: float | None, wanted: Filter) -> bool:
 
 def _check_filter(folder: Path, wanted: Filter, columns: dict[str, bool], labels: Sequence[str]) -> None:
     """Refuse a filter on what the table does not have."""
-    for name in ("domain", "language", "verdict"):
+    for name in EXACT:
         if getattr(wanted, name) and name not in columns:
             raise FilterError(f"{folder.name} has no column {name!r}, so --{name} cannot choose", f"it has {', '.join(columns)}")
     if wanted.by_number and not columns.get(wanted.reward) and "scores" not in columns:
