@@ -285,6 +285,7 @@ OPTIONS = {
     "chat": {"--ask", "--engine", "--fold", "--max-tokens", "--run", "--temperature", "--top-p"},
     "export": {"--json", "--run"},
     "data": set(),
+    "lab": set(),
 }  # fmt: skip
 """Every command and option. A new one is a promise to keep; settings belong into the recipe."""
 

@@ -53,6 +53,9 @@ def test_importing_the_command_line_loads_no_views_and_no_stages() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment(finished_folder()))
     light = [
         "r1pipe",
-        *(f"r1pipe.{name}" for name in ("cli", "cli_checking", "cli_data", "cli_evidence", "console", "errors", "options")),
+        *(
+            f"r1pipe.{name}"
+            for name in ("cli", "cli_checking", "cli_data", "cli_evidence", "cli_lab", "console", "errors", "options")
+        ),
     ]
     assert done.stdout.split() == light
