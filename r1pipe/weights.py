@@ -52,6 +52,27 @@ def compare_weights(one: Path, other: Path) -> Difference:
     return Difference(len(left), differing, largest, where)
 
 
+def count_parameters(folder: Path) -> int:
+    """How many numbers a model's safetensors files hold, from their headers alone.
+
+    Raises:
+        ArtifactError: the folder has none, or a header is torn.
+    """
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise ArtifactError(f"{folder} has no weights (*.safetensors)")
+    total = 0
+    for path in files:
+        with path.open("rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            try:
+                header: dict[str, Any] = json.loads(stream.read(length))
+            except (ValueError, OverflowError, MemoryError) as error:
+                raise ArtifactError(f"{path} is torn: {error}") from error
+        total += sum(math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
+    return total
+
+
 def _tensors(folder: Path) -> Iterator[tuple[str, tuple[str, tuple[int, ...], bytes]]]:
     """(name, (kind, shape, bytes)) of every tensor of a folder."""
     files = sorted(folder.glob("*.safetensors"))

@@ -149,11 +149,11 @@ def unpadded(ids: Any, mask: Any) -> list[list[int]]:
     return [row[kept.bool()].tolist() for row, kept in zip(ids, mask, strict=True)]
 
 
-def watching(seen: Seen) -> type:
-    """A GRPOTrainer that writes down what it does and changes nothing."""
+def watching(seen: Seen, trainer: type | None = None) -> type:
+    """A GRPOTrainer, or the one given, that writes down what it does and changes nothing."""
     from trl import GRPOTrainer
 
-    class Watching(GRPOTrainer):  # type: ignore[misc]
+    class Watching(trainer or GRPOTrainer):  # type: ignore[misc]
         def _generate_and_score_completions(self, inputs: Any) -> Any:
             policy = copied(self.model)
             reference = copied(self.ref_model) if self.ref_model is not None else None
@@ -191,7 +191,9 @@ def watching(seen: Seen) -> type:
 
         def training_step(self, model: Any, *arguments: Any, **named: Any) -> Any:
             loss = super().training_step(model, *arguments, **named)
-            seen.passes[-1].gradient = {name: p.grad.double().numpy().copy() for name, p in model.named_parameters()}
+            seen.passes[-1].gradient = {
+                name: p.grad.double().numpy().copy() for name, p in model.named_parameters() if p.grad is not None
+            }
             return loss
 
     return Watching

@@ -69,9 +69,9 @@ def test_a_model_that_ranks_the_worse_above_the_better_is_refused_and_a_swap_is_
 
 
 def test_a_text_scores_the_same_alone_and_in_a_padded_batch(trained: tuple[Path, dict[str, Any]], base: Path) -> None:
-    from r1pipe.train.scorer import _loaded, score_ids
+    from r1pipe.train.scorer import loaded, score_ids
 
-    model, tokenizer = _loaded(str(trained[0]))
+    model, tokenizer = loaded(str(trained[0]))
     rows = [row.better for row in pairs(base)[:9]] + [row.worse for row in pairs(base)[:9]]
     together = score_ids(model, tokenizer.pad_token_id, rows)
     alone = [score_ids(model, tokenizer.pad_token_id, [row])[0] for row in rows]
@@ -145,11 +145,11 @@ def test_the_measured_scale_makes_held_out_scores_mean_zero_and_spread_one(
     from transformers import AutoConfig
 
     from r1pipe.train.reward_model import split_by_question
-    from r1pipe.train.scorer import _loaded, score_ids
+    from r1pipe.train.scorer import loaded, score_ids
 
     scale = AutoConfig.from_pretrained(str(trained[0])).r1pipe_scale
     _, held_out = split_by_question(pairs(base), SETTINGS.held_out_share, 3)
-    model, tokenizer = _loaded(str(trained[0]))
+    model, tokenizer = loaded(str(trained[0]))
     every = [ids for row in held_out for ids in (row.better, row.worse or [])]
     scores = numpy.array(score_ids(model, tokenizer.pad_token_id, every))
     standard = (scores - scale["mean"]) / scale["spread"]

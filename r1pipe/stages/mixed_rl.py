@@ -51,6 +51,11 @@ class Config(GrpoSettings):
                 f"preference_from_step ({self.preference_from_step}) lies after the last step ({self.steps}): "
                 "preference rewards would never join"
             )
+        if self.method in ("rft", "online-rft", "grpo-process") and self.general_share:
+            raise ValueError(
+                f'method = "{self.method}" learns from answers or steps that a rule finds right, and general prompts '
+                f"(general_share = {self.general_share:g}) have none: use grpo, reinforce-loo or ppo"
+            )
         return self
 
 

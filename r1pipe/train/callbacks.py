@@ -35,6 +35,11 @@ RENAMED = {
     "mean_token_accuracy": "token_accuracy",
     "accuracy": "pair_accuracy",
     "margin": "margin",
+    "coefficient": "coefficient",
+    "step_right": "step_right",
+    "steps_written": "steps_written",
+    "value_loss": "value_loss",
+    "value_explained": "value_explained",
 }
 """The trainers' names -> ours, in metrics.jsonl."""
 

@@ -32,6 +32,8 @@ from r1pipe.trackers import PROJECT
 from r1pipe.train.advantages import advantages
 from r1pipe.train.agreement import PROMPTS, check_agreement
 from r1pipe.train.contract import try_prompts
+from r1pipe.train.methods.begin import begin_method
+from r1pipe.train.methods.trainer import MethodTrainer
 from r1pipe.train.pool import PromptPool
 from r1pipe.train.prompts import short_limit
 from r1pipe.train.reference import SecondAdapter, WholeModel
@@ -144,7 +146,8 @@ def train_grpo(
     tokenizer.padding_side = "left"
     dtype = pick_dtype(context.launch.dtype)
     micro, accumulation = settings.split(processes(), context.launch.micro_batch or DEFAULT_MICRO_BATCH)
-    belongs_to = {**settings.model_dump(mode="json"), "problems": len(problems), **context.input_digests}
+    chosen = settings.model_dump(mode="json", exclude={"method"} if settings.method == "grpo" else None)
+    belongs_to = {**chosen, "problems": len(problems), **context.input_digests}
     watch = make_watch(context, what, settings.steps, settings.minibatches, belongs_to)
     if is_main():
         for odd in try_prompts(tokenizer, policy, problems, mix, system, settings.longest_answer, what):
@@ -200,7 +203,7 @@ def train_grpo(
         pool=pool,
         observe=watch.observe,
     )
-    trainer = GRPOTrainer(
+    trainer = (GRPOTrainer if settings.method == "grpo" else MethodTrainer)(
         model=str(policy),
         reward_funcs=[scorer],
         args=arguments,
@@ -209,6 +212,8 @@ def train_grpo(
         peft_config=lora_config(settings.lora, "CAUSAL_LM"),
     )
     silence_dropout(trainer.model)
+    if isinstance(trainer, MethodTrainer):
+        begin_method(trainer, settings, policy, scorer, system, dtype, watch)
     scorer.ends = frozenset(trainer.eos_token_ids)
     watch.before_step = partial(set_token_limit, trainer, settings)
     watch.reference = reference_of(trainer, settings)
@@ -225,7 +230,11 @@ def train_grpo(
         "epochs": pool.order_now().epochs,
         "prompts": pool.report(context.folder) if is_main() else {},
         "dtype": str(dtype).removeprefix("torch."),
-        "objective": {**objective_of(trainer), "advantages_by": "r1pipe" if own_advantages(settings) else "trl"},
+        "objective": {
+            "method": settings.method,
+            **objective_of(trainer),
+            "advantages_by": "trl" if settings.method == "grpo" and not own_advantages(settings) else "r1pipe",
+        },
         "prompt": tokenizer.decode(prompt_ids(tokenizer, problems[order.rollouts[0][0]].question, system)),
         "notices": notices,
     }

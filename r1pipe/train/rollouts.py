@@ -109,6 +109,12 @@ class RolloutScorer:
         columns["log_metric"]("total", mean([total for total in totals if total is not None]))
         return self.shape(totals, attempts)
 
+    def latest(self) -> tuple[Sequence[Attempt], Sequence[Row]]:
+        """This process's answers of the rollout that was scored last, and what the mix says of them."""
+        if self._last is None:
+            raise ValueError("no rollout was scored yet")
+        return self._last[1:]
+
     def evidence(self) -> dict[str, Any]:
         """The rollout that was scored last, for whoever must show it: number, table, problems, some of the answers."""
         if self._last is None:

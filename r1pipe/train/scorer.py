@@ -47,7 +47,7 @@ def score_ids(model: Any, pad: int, rows: Sequence[Sequence[int]], batch: int = 
 
 
 @cache
-def _loaded(folder: str) -> tuple[Any, Any]:
+def loaded(folder: str) -> tuple[Any, Any]:
     """Model and tokenizer of a reward model, once per process.
 
     Raises:
@@ -85,7 +85,7 @@ class PreferenceReward:
 
     def score(self, attempts: Sequence[Attempt]) -> list[Score | None]:
         """Standardised scores within ±LIMIT on a grid of 1/64; None for prompts of another kind."""
-        model, tokenizer = _loaded(self.folder)
+        model, tokenizer = loaded(self.folder)
         scale = model.config.r1pipe_scale
         limit = min(self.max_tokens, getattr(model.config, "max_position_embeddings", self.max_tokens))
         result: list[Score | None] = [None] * len(attempts)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from r1pipe.stage import StepConfig
+from r1pipe.train.methods.choice import Method, PpoSettings, ProcessSettings, fitted, refuse_unfit
 from r1pipe.train.presets import PRESETS, Preset
 
 
@@ -58,6 +59,8 @@ class GrpoSettings(StepConfig):
     """Optimizer steps per rollout: a rollout asks questions_per_step × minibatches questions and is gone through once."""
     learning_rate: PositiveFloat = 3e-6
     schedule: Literal["constant", "cosine", "linear"] = "constant"
+    method: Method = "grpo"
+    """Where answers come from and what each token's gradient is multiplied with; see `r1pipe.train.methods.choice`."""
     preset: Preset = "paper"
     """Fills in what of the objective the recipe leaves out; see `r1pipe.train.presets`."""
     kl: float = Field(default=0.001, ge=0)
@@ -93,6 +96,10 @@ class GrpoSettings(StepConfig):
     """Optimizer steps between copies of the policy into the reference; 0: never."""
     drop_always_right: bool = False
     """Ask a prompt no more once all answers to it were right; from the rollout after next."""
+    process: ProcessSettings | None = None
+    """Of method "grpo-process"."""
+    ppo: PpoSettings | None = None
+    """Of method "ppo"."""
     optimizer: OptimizerSettings = OptimizerSettings()
     lora: LoraSettings | None = None
 
@@ -143,8 +150,7 @@ class GrpoSettings(StepConfig):
     @model_validator(mode="before")
     @classmethod
     def _preset_fills_in(cls, data: Any) -> Any:
-        named = data.get("preset") if isinstance(data, dict) else None
-        return {**PRESETS[named], **data} if isinstance(named, str) and named in PRESETS else data
+        return fitted(data, PRESETS) if isinstance(data, dict) else data
 
     @model_validator(mode="after")
     def _sizes_divide(self) -> GrpoSettings:
@@ -159,6 +165,11 @@ class GrpoSettings(StepConfig):
                 f"{divided(self.refresh_reference, self.minibatches)}; "
                 f"{nearest(self.refresh_reference, self.minibatches)}, or 0 for never"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _method_fits(self) -> GrpoSettings:
+        refuse_unfit(self)
         return self
 
     @model_validator(mode="after")

@@ -47,6 +47,23 @@ class Extra(Protocol):
         """Take it up from a checkpoint's folder."""
 
 
+@dataclass(frozen=True)
+class Together:
+    """Several such states as one."""
+
+    parts: tuple[Extra, ...]
+
+    def save(self, checkpoint: Path) -> None:
+        """Write each of them."""
+        for part in self.parts:
+            part.save(checkpoint)
+
+    def load(self, checkpoint: Path) -> None:
+        """Take each of them up."""
+        for part in self.parts:
+            part.load(checkpoint)
+
+
 @dataclass
 class Watch:
     """What the callback needs to know of its step.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -10,6 +11,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from r1pipe import console
+from r1pipe.errors import ArtifactError
 from r1pipe.graph import section_of
 from r1pipe.lock import describe_lock, is_live
 from r1pipe.opening import Opened
@@ -84,9 +86,21 @@ def _why(place: StepPlan) -> str:
 
 
 def _amounts(opened: Opened, step: Step) -> list[str]:
+    from r1pipe.train.settings import GrpoSettings
     from r1pipe.views.amounts import amounts
+    from r1pipe.views.costs import cost_lines
 
-    return amounts(step, opened.recipe.configs[step.name], opened.recipe.launches[step.name])
+    config = opened.recipe.configs[step.name]
+    lines = amounts(step, config, opened.recipe.launches[step.name])
+    return [*lines, *cost_lines(config, _base(opened))] if isinstance(config, GrpoSettings) else lines
+
+
+def _base(opened: Opened) -> Path | None:
+    """The base model's folder, when it is there."""
+    try:
+        return opened.pipeline.locate_base(opened.recipe.base.model)
+    except ArtifactError:
+        return None
 
 
 def blocked_lines(opened: Opened, plans: Sequence[StepPlan]) -> list[RenderableType]:
