@@ -500,7 +500,8 @@ def stage(folder: Path, method: str, problems: Path, policy: Path, stop: Callabl
     return reasoning_rl.run(ctx)
 
 
-@pytest.mark.parametrize("method", HEAVY)
+@pytest.mark.heavy
+@pytest.mark.parametrize("method", OTHERS)
 def test_reasoning_rl_runs_with_every_method_and_stops_and_goes_on_exactly(method: str, tmp_path: Path) -> None:
     write_table(tmp_path / "problems", map(problem_row, nano_problems(40, 3)), PROBLEM_COLUMNS)
     policy = locate_base("nano")
