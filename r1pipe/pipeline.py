@@ -39,7 +39,7 @@ REASONING_RL = Step(
 SAMPLE = Step(
     "rejection-sft/sample", "3-rejection-sft/sample", sampling.sample, sampling.SampleConfig,
     reads={"policy": Output("reasoning-rl", "model"), "problems": Output("prepare", "problems")},
-    writes={"attempts": "table"}, shares=("chat", "rewards"),
+    writes={"attempts": "table"}, shares=("chat", "rewards"), revision=2,
 )  # fmt: skip
 SELECT = Step(
     "rejection-sft/select", "3-rejection-sft/select", rejection_sft.select, rejection_sft.SelectConfig,
@@ -73,7 +73,7 @@ EVALUATE = Step(
         "helpfulness": Output("mixed-rl/reward-models", "helpfulness"), "safety": Output("mixed-rl/reward-models", "safety"),
         "evaluation": Output("prepare", "evaluation"), "general_evaluation": Output("prepare", "general_evaluation"),
     },
-    writes={"results": "json", "attempts": "table"}, shares=("chat", "rewards"),
+    writes={"results": "json", "attempts": "table"}, shares=("chat", "rewards"), revision=2,
 )  # fmt: skip
 
 ZERO = Step(
@@ -84,7 +84,7 @@ ZERO = Step(
 SAMPLE_ZERO = Step(
     "zero/sample", "0-zero/sample", sampling.sample, sampling.SampleConfig,
     reads={"policy": Output("zero/train", "model"), "problems": Output("prepare", "problems")},
-    writes={"attempts": "table"}, shares=("chat", "rewards"),
+    writes={"attempts": "table"}, shares=("chat", "rewards"), revision=2,
 )  # fmt: skip
 BUILD = Step(
     "zero/build", "0-zero/build", traces.build, traces.Config,

@@ -34,8 +34,11 @@ def completion(text: str, finish: str = "stop", **message: Any) -> str:
 
 
 @contextmanager
-def serving(answer: Callable[[dict[str, Any], int], Answer], hold: float = 0.0) -> Iterator[Served]:
-    """Serve until the block ends. `answer` gets the request's body and its number; `hold` seconds pass before it is sent."""
+def serving(
+    answer: Callable[[dict[str, Any], int], Answer], hold: float = 0.0, pages: dict[str, str] | None = None
+) -> Iterator[Served]:
+    """Serve until the block ends. `answer` gets the request's body and its number; `hold` seconds pass before it is sent.
+    `pages` are what GET finds, by path."""
     seen = Served()
 
     class Handler(BaseHTTPRequestHandler):
@@ -58,6 +61,13 @@ def serving(answer: Callable[[dict[str, Any], int], Answer], hold: float = 0.0) 
             self.send_response(status)
             for name, value in {"Content-Length": str(len(payload)), "Content-Type": "application/json", **headers}.items():
                 self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(payload)
+
+        def do_GET(self) -> None:
+            payload = (pages or {}).get(self.path, "").encode()
+            self.send_response(200 if payload else 404)
+            self.send_header("Content-Length", str(len(payload)))
             self.end_headers()
             self.wfile.write(payload)
 

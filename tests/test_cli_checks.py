@@ -12,6 +12,7 @@ from cli_helpers import copy_of_finished, finished_folder, r1pipe
 from scripted_chain import HOSTILE, write_model
 
 from r1pipe import machine
+from r1pipe.engines import needs
 
 NANO = Path(__file__).parents[1] / "r1pipe/recipes/nano.toml"
 
@@ -80,7 +81,7 @@ def test_supported_ranges_are_those_of_the_project() -> None:
     [("1.16.0", ">=1.16,<1.17", True), ("1.17.0", ">=1.16,<1.17", False), ("2.13.0+cpu", ">=2.11", True)],
 )
 def test_a_version_is_held_against_its_range(found: str, specifier: str, inside: bool) -> None:
-    assert machine._inside(found, specifier) is inside
+    assert needs.inside(found, specifier) is inside
 
 
 def test_doctor_ends_with_a_verdict_and_says_what_it_chose(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from openai_server import completion, serving
 
-from r1pipe.engines.base import Sampling, open_engine
+from r1pipe.engines.base import Sampling, completion_seed, open_engine
 from r1pipe.engines.openai_engine import OpenAiEngine, server_url
 from r1pipe.errors import EngineError
 
@@ -28,7 +29,9 @@ def test_completions_come_in_the_order_of_the_questions_whatever_order_they_are_
 
     with serving(answer, hold=0.01) as served:
         made = list(engine(served.url, system="be kind").generate([f"q{n}" for n in range(12)], Sampling(2, seed=7)))
-    assert texts(made) == [[f"q{n}/7", f"q{n}/8"] for n in range(12)]
+    wanted = [[f"q{n}/{completion_seed(Sampling(seed=7), n, sample)}" for sample in range(2)] for n in range(12)]
+    assert texts(made) == wanted
+    assert len({text.split("/")[1] for several in wanted for text in several}) == 24
     assert {one.finish for several in made for one in several} == {"stop"}
     assert made[0][0].tokens == 1
     first = next(body for body in served.bodies if body["messages"][-1]["content"] == "q0")
@@ -134,3 +137,29 @@ def test_the_environment_names_the_server_and_the_key_is_sent_and_not_shown(monk
             list(opened.generate(["q"], Sampling()))
     assert served.headers[0]["Authorization"] == "Bearer sesame-17"
     assert "sesame" not in str(caught.value)
+
+
+def test_log_probabilities_and_stop_texts_are_asked_for_when_wanted_and_token_ids_of_vllm_alone() -> None:
+    choice = {"message": {"content": "ok"}, "finish_reason": "stop", "token_ids": [5, 1]}
+    choice["logprobs"] = {"content": [{"logprob": -0.5}, {"logprob": -0.25}]}
+    body = json.dumps({"choices": [choice], "usage": {"completion_tokens": 2}})
+    vllm, other = (json.dumps({"data": [{"id": "m", "owned_by": owner}]}) for owner in ("vllm", "somebody"))
+    for page, asks in ((vllm, True), (other, False), ("no JSON", False)):
+        with serving(lambda body_, number: (200, body, {}), pages={"/v1/models": page}) as served:
+            (made,) = next(iter(engine(served.url).generate(["q"], Sampling(stop=("END",), log_probs=True))))
+        assert served.bodies[0]["logprobs"] is True
+        assert served.bodies[0]["stop"] == ["END"]
+        assert served.bodies[0].get("return_token_ids", False) is asks
+        assert (made.ids, made.log_probs) == ((5, 1), (-0.5, -0.25))
+    with serving(lambda body_, number: "ok") as served:
+        list(engine(served.url).generate(["q"], Sampling()))
+    assert not served.bodies[0].keys() & {"logprobs", "stop", "return_token_ids"}
+
+
+def test_a_question_that_is_no_unicode_is_an_error_of_its_own() -> None:
+    with serving(lambda body, number: "ok") as served:
+        good, bad = engine(served.url).generate(["good", "bad \ud800"], Sampling(2))
+    assert [one.text for one in good] == ["ok", "ok"]
+    assert [one.finish for one in bad] == ["error", "error"]
+    assert "not Unicode" in bad[0].note
+    assert len(served.bodies) == 2

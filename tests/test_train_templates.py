@@ -147,7 +147,7 @@ def test_a_prompt_is_the_same_in_every_stage(template: str, tmp_path: Path) -> N
     assert tuple(row.input_ids[: len(asked["7+1="])]) == asked["7+1="]
     engine = open_engine(model, system="", batch=1, dtype="float32")
     given: list[Any] = []
-    engine.model.generate = lambda **arguments: given.append(arguments["input_ids"]) or arguments["input_ids"]
+    engine.model.register_forward_pre_hook(lambda model, _, given_now: given.append(given_now["input_ids"]), with_kwargs=True)
     from r1pipe.engines.base import Sampling
 
     list(engine.generate(["7+1="], Sampling(samples=1, temperature=1.0, top_p=1.0, max_tokens=2, seed=0)))

@@ -2,7 +2,10 @@
 
 Where the server is does not change what is made, so it stands in the environment under the names that every such client reads:
 `OPENAI_BASE_URL` (set it in `[launch] env`) and `OPENAI_API_KEY` (set it in the shell: a recipe is copied and published). The
-server renders prompts with its own chat template.
+server renders prompts with its own chat template, and ends a completion at its model's end tokens.
+
+Every completion is a request with a seed of its own. Log-probabilities are asked for when they are wanted; token ids are a
+vLLM server's own addition, and asked for only where a vLLM server answers.
 
 A bounded number of requests is open at a time. What may pass (429, 5xx, a lost connection) is tried again after a pause that
 doubles, or after what the server asks for; what concerns one request only (too long, refused) becomes a completion with finish
@@ -25,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from r1pipe.data.chat import join_response, messages
-from r1pipe.engines.base import Completion, Sampling
+from r1pipe.engines.base import Completion, Sampling, completion_seed, failed, unusable
 from r1pipe.errors import EngineError
 
 URL, KEY = "OPENAI_BASE_URL", "OPENAI_API_KEY"
@@ -99,32 +102,53 @@ class OpenAiEngine:
         Raises:
             EngineError: a failure that concerns every request, or all of them were tried as often as allowed and given up.
         """
+        bad = {place: why for place, question in enumerate(questions) if (why := unusable(question))}
+        ids = sampling.log_probs and len(bad) < len(questions) and self._is_vllm()
         with ThreadPoolExecutor(max_workers=self.at_once) as pool:
-            futures = [
-                [pool.submit(self._complete, question, sampling, sampling.seed + number) for number in range(sampling.samples)]
-                for question in questions
-            ]
+            futures = {
+                place: [
+                    pool.submit(self._complete, question, sampling, completion_seed(sampling, place, one), ids)
+                    for one in range(sampling.samples)
+                ]
+                for place, question in enumerate(questions)
+                if place not in bad
+            }
             try:
-                results = [[future.result() for future in several] for several in futures]
+                results = {place: [future.result() for future in several] for place, several in futures.items()}
             except BaseException:
-                _cancel(futures)
+                _cancel(list(futures.values()))
                 raise
-        gone = [one for several in results for one, gave_up in several if gave_up]
-        if gone and len(gone) == len(questions) * sampling.samples:
+        gone = [one for several in results.values() for one, gave_up in several if gave_up]
+        if gone and len(gone) == len(results) * sampling.samples:
             raise EngineError(
                 f"{self.url} answered none of {len(gone)} requests; the first: {gone[0].note}",
                 "look at the server's log, then `r1pipe resume`",
             )
-        yield from ([one for one, _ in several] for several in results)
+        for place in range(len(questions)):
+            yield failed(bad[place], sampling.samples) if place in bad else [one for one, _ in results[place]]
 
     def close(self) -> None:
         """Nothing is held between requests."""
 
-    def _complete(self, question: str, sampling: Sampling, seed: int) -> tuple[Completion, bool]:
+    def _is_vllm(self) -> bool:
+        """Whether the server says that it is vLLM, which gives token ids."""
+        request = urllib.request.Request(f"{self.url}/models", headers=self._headers())
+        try:
+            with urllib.request.urlopen(request, timeout=self.timeout) as response:
+                return any(model.get("owned_by") == "vllm" for model in json.loads(response.read())["data"])
+        except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, AttributeError):
+            return False  # a server without this page is another one; whether it answers shows with the first request
+
+    def _headers(self) -> dict[str, str]:
+        return {"Content-Type": "application/json", **({"Authorization": f"Bearer {self.key}"} if self.key else {})}
+
+    def _complete(self, question: str, sampling: Sampling, seed: int, ids: bool) -> tuple[Completion, bool]:
         """One completion, tried as often as allowed, and whether that was given up."""
         body = {
             "model": self.model, "messages": messages(question, self.system), "temperature": sampling.temperature,
             "top_p": sampling.top_p, "max_tokens": sampling.max_tokens, "seed": seed, "stream": False,
+            **({"stop": list(sampling.stop)} if sampling.stop else {}), **({"logprobs": True} if sampling.log_probs else {}),
+            **({"return_token_ids": True} if ids else {}),
         }  # fmt: skip
         pause, why = self.first_pause, ""
         for attempt in range(self.retries + 1):
@@ -144,8 +168,7 @@ class OpenAiEngine:
 
     def _post(self, body: Mapping[str, Any]) -> Completion | Refused:
         """Send one request and read the answer."""
-        headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {self.key}"} if self.key else {})}
-        request = urllib.request.Request(f"{self.url}/chat/completions", json.dumps(body).encode(), headers)
+        request = urllib.request.Request(f"{self.url}/chat/completions", json.dumps(body).encode(), self._headers())
         try:
             with urllib.request.urlopen(request, timeout=self.timeout) as response:
                 return read_completion(response.read())
@@ -183,13 +206,15 @@ def read_completion(answer: bytes) -> Completion | Refused:
         text, finish = message.get("content") or "", choice.get("finish_reason")
         thinking = message.get("reasoning_content") or message.get("reasoning") or ""
         tokens = int((data.get("usage") or {}).get("completion_tokens") or 0)
+        ids = tuple(int(token) for token in choice.get("token_ids") or ())
+        log_probs = tuple(float(one["logprob"]) for one in (choice.get("logprobs") or {}).get("content") or ())
         if not isinstance(text, str) or not isinstance(thinking, str):
             raise TypeError("content is no text")
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         return Refused(f"an answer that is no completion ({type(error).__name__}: {answer[:120]!r})", True, True)
     if finish not in ("stop", "length"):
         return Completion("", tokens, "error", f"the server ended it with {finish!r}")
-    return Completion(join_response(thinking, text) if thinking else text, tokens, finish)
+    return Completion(join_response(thinking, text) if thinking else text, tokens, finish, ids=ids, log_probs=log_probs)
 
 
 def open_engine(model: Path | str, *, system: str, batch: int | None, dtype: str) -> OpenAiEngine:

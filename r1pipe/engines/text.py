@@ -7,6 +7,7 @@ for token, and a template cannot quietly drop the thinking from a training row (
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,6 +118,23 @@ def turn_end(tokenizer: Any) -> int:
             "make the template's closing token the tokenizer's eos_token",
         )
     return int(tokenizer.eos_token_id)
+
+
+def configured_ends(folder: Path) -> tuple[str, tuple[int, ...]]:
+    """(file, end tokens) of a model's own settings, as the libraries read them: generation_config.json, else config.json; empty
+    when neither says."""
+    for name in ("generation_config.json", "config.json"):
+        path = folder / name
+        found = json.loads(path.read_bytes()).get("eos_token_id") if path.is_file() else None
+        if found is not None:
+            return name, tuple(found) if isinstance(found, list) else (int(found),)
+    return "", ()
+
+
+def end_tokens(tokenizer: Any, folder: Path) -> tuple[int, ...]:
+    """Every token that ends a completion, in RL training and in every engine alike: the tokenizer's own, then those of the
+    model's settings."""
+    return tuple(dict.fromkeys((int(tokenizer.eos_token_id), *configured_ends(folder)[1])))
 
 
 def judged_ids(tokenizer: Any, question: str, system: str, text: str) -> list[int]:

@@ -68,6 +68,21 @@ def check_agreement(trainer: Any, prompts: Sequence[Sequence[int]], temperature:
     return found
 
 
+def agreed_ends(trainer: Any, ours: Sequence[int]) -> frozenset[int]:
+    """The tokens that end an answer, when the trainer stops at those that every engine stops at.
+
+    Raises:
+        TrainingError: it stops at others.
+    """
+    theirs = frozenset(trainer.eos_token_ids)
+    if theirs != frozenset(ours):
+        raise TrainingError(
+            f"the trainer ends answers at tokens {sorted(theirs)} and sampling at {sorted(ours)}",
+            "look at eos_token_id in generation_config.json and config.json of the policy",
+        )
+    return theirs
+
+
 def _sampled(trainer: Any, prompts: Sequence[Sequence[int]], temperature: float, top_p: float) -> tuple[Any, Any, Any, Any]:
     """(ids, mask, which completion tokens count, log-probabilities as sampling had them) of a small batch."""
     tokenizer, device = trainer.processing_class, trainer.accelerator.device

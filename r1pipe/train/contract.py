@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from r1pipe.data.chat import join_response, messages, split_response
 from r1pipe.data.rows import Attempt, Problem
-from r1pipe.engines.text import prompt_ids, prompt_prefix, training_row
+from r1pipe.engines.text import configured_ends, prompt_ids, prompt_prefix, training_row
 from r1pipe.errors import TrainingError
 from r1pipe.rewards import Mix
 from r1pipe.rewards.accuracy import Accuracy
@@ -99,19 +99,13 @@ def spread(items: Sequence[Item], key: Any) -> list[Item]:
 
 def _stop_token(tokenizer: Any, folder: Path, what: str) -> None:
     """The model's own configuration must stop at the token that ends a turn, or its answers run on after this step."""
-    for name in ("generation_config.json", "config.json"):
-        path = folder / name
-        found = json.loads(path.read_bytes()).get("eos_token_id") if path.is_file() else None
-        if found is None:
-            continue
-        stops = found if isinstance(found, list) else [found]
-        if tokenizer.eos_token_id not in stops:
-            raise TrainingError(
-                f"{what}: {name} stops at token {', '.join(map(str, stops))} ({tokenizer.decode(stops[:1])!r}) "
-                f"and a turn ends with token {tokenizer.eos_token_id} ({tokenizer.eos_token!r}): answers would never end",
-                f"set eos_token_id to {tokenizer.eos_token_id} in {path}",
-            )
-        return
+    name, stops = configured_ends(folder)
+    if name and tokenizer.eos_token_id not in stops:
+        raise TrainingError(
+            f"{what}: {name} stops at token {', '.join(map(str, stops))} ({tokenizer.decode(list(stops[:1]))!r}) "
+            f"and a turn ends with token {tokenizer.eos_token_id} ({tokenizer.eos_token!r}): answers would never end",
+            f"set eos_token_id to {tokenizer.eos_token_id} in {folder / name}",
+        )
 
 
 def _rendering(tokenizer: Any, questions: Sequence[str], system: str, what: str) -> None:

@@ -22,7 +22,7 @@ from trl import GRPOConfig, GRPOTrainer
 from r1pipe.data.chat import messages
 from r1pipe.data.rows import Attempt, Problem
 from r1pipe.data.schedule import Order
-from r1pipe.engines.text import load_tokenizer, pick_dtype, prompt_ids, prompt_prefix, turn_end
+from r1pipe.engines.text import end_tokens, load_tokenizer, pick_dtype, prompt_ids, prompt_prefix, turn_end
 from r1pipe.errors import TrainingError
 from r1pipe.rewards import Mix
 from r1pipe.rewards.length import OverlongPenalty
@@ -30,7 +30,7 @@ from r1pipe.rewards.mix import Part
 from r1pipe.stage import StepContext
 from r1pipe.trackers import PROJECT
 from r1pipe.train.advantages import advantages
-from r1pipe.train.agreement import PROMPTS, check_agreement
+from r1pipe.train.agreement import PROMPTS, agreed_ends, check_agreement
 from r1pipe.train.contract import try_prompts
 from r1pipe.train.methods.begin import begin_method
 from r1pipe.train.methods.trainer import MethodTrainer
@@ -214,7 +214,7 @@ def train_grpo(
     silence_dropout(trainer.model)
     if isinstance(trainer, MethodTrainer):
         begin_method(trainer, settings, policy, scorer, system, dtype, watch)
-    scorer.ends = frozenset(trainer.eos_token_ids)
+    scorer.ends = agreed_ends(trainer, end_tokens(tokenizer, policy))
     watch.before_step = partial(set_token_limit, trainer, settings)
     watch.reference = reference_of(trainer, settings)
     watch.refresh = settings.refresh_reference if watch.reference is not None else 0

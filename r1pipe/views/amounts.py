@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from r1pipe.console import value
+from r1pipe.errors import R1PipeError
 from r1pipe.recipe import Launch
 from r1pipe.stage import Step
 from r1pipe.stages.evaluate import Config as EvaluateConfig
@@ -14,6 +16,7 @@ from r1pipe.stages.mixed_rl import RewardModelsConfig
 from r1pipe.stages.prepare import ZeroConfig as PrepareConfig
 from r1pipe.stages.sampling import SampleConfig
 from r1pipe.stages.schema import SourceSpec
+from r1pipe.stages.sections import SamplingSection
 from r1pipe.stages.traces import Config as TracesConfig
 from r1pipe.stages.traces import rewriting_note
 from r1pipe.stages.zero import Config as ZeroConfig
@@ -66,6 +69,26 @@ def _adaptive(config: SampleConfig) -> list[str]:
     hopeless = f", none after {own.hopeless_after} without a right one" if own.hopeless_after else ""
     budget = f", {value(own.budget_tokens)} tokens in all" if own.budget_tokens else ""
     return [f"in rounds of {own.per_round}; a problem is asked no more after {own.enough} usable answers{hopeless}{budget}"]
+
+
+def engines_of(config: Any) -> list[str]:
+    """The engines that a step opens, by name."""
+    if isinstance(config, SamplingSection):
+        return [config.engine]
+    return [config.rewrite.engine] if isinstance(config, TracesConfig) and config.rewrite.engine else []
+
+
+def engine_problems(config: Any, launch: Launch) -> list[str]:
+    """Why a step could not start here because of its engine, and what to type; empty when it could."""
+    from r1pipe.engines.needs import check_engine
+
+    problems = []
+    for engine in engines_of(config):
+        try:
+            check_engine(engine, {**os.environ, **launch.env})
+        except R1PipeError as error:
+            problems.append(f"{error.problem}: {error.hint}" if error.hint else error.problem)
+    return problems
 
 
 def _rows(name: str, spec: SourceSpec) -> str:

@@ -71,6 +71,7 @@ def _step(opened: Opened, place: StepPlan, every_setting: bool) -> RenderableTyp
     lines: list[RenderableType] = [changes_text(place.changes)] if place.changes else []
     if place.state != "done" or every_setting:
         lines += [Text(line) for line in _amounts(opened, step)]
+        lines += [console.plain(f"cannot start here: {problem}", "bold red") for problem in _problems(opened, step)]
         settings = settings_of(opened, step, every_setting)
         if settings and (every_setting or len(settings) <= MOST_SETTINGS):
             lines.append(console.plain("  ".join(f"{key}={console.setting(found)}" for key, found in settings.items()), "dim"))
@@ -101,6 +102,12 @@ def _base(opened: Opened) -> Path | None:
         return opened.pipeline.locate_base(opened.recipe.base.model)
     except ArtifactError:
         return None
+
+
+def _problems(opened: Opened, step: Step) -> list[str]:
+    from r1pipe.views.amounts import engine_problems
+
+    return engine_problems(opened.recipe.configs[step.name], opened.recipe.launches[step.name])
 
 
 def blocked_lines(opened: Opened, plans: Sequence[StepPlan]) -> list[RenderableType]:
@@ -148,6 +155,7 @@ def plan_json(opened: Opened, plans: Sequence[StepPlan]) -> dict[str, Any]:
         entry["settings"] = opened.recipe.settings(step).get(section_of(step)[0])
         entry["launch"] = opened.recipe.launches[step.name].model_dump(mode="json")
         entry["amounts"] = _amounts(opened, step)
+        entry["problems"] = _problems(opened, step) if place.state != "done" else []
         steps.append(entry)
     return {
         "run": opened.run.name,
