@@ -43,8 +43,11 @@ SAMPLE = Step(
 )  # fmt: skip
 SELECT = Step(
     "rejection-sft/select", "3-rejection-sft/select", rejection_sft.select, rejection_sft.SelectConfig,
-    reads={"attempts": Output("rejection-sft/sample", "attempts"), "general_traces": Output("prepare", "general_traces")},
-    writes={"selection": "table", "report": "json"},
+    reads={
+        "attempts": Output("rejection-sft/sample", "attempts"), "general_traces": Output("prepare", "general_traces"),
+        "evaluation": Output("prepare", "evaluation"), "general_evaluation": Output("prepare", "general_evaluation"),
+    },
+    writes={"selection": "table", "ledger": "table", "report": "json"}, revision=2,
 )  # fmt: skip
 RETRAIN = Step(
     "rejection-sft/train", "3-rejection-sft/train", rejection_sft.train, rejection_sft.TrainConfig,

@@ -21,6 +21,7 @@ from r1pipe.data.tables import (
     LABEL_COLUMNS,
     PAIR_COLUMNS,
     PROBLEM_COLUMNS,
+    TEXT,
     TRACE_COLUMNS,
     attempt_row,
     content_id,
@@ -283,6 +284,8 @@ def select(context: StepContext) -> dict[str, Any]:
         for n in range(50)
     ]
     write_table(context.output("selection"), rows, TRACE_COLUMNS)
+    ledger = [{"id": row["id"], "outcome": "kept", "reason": ""} for row in rows]
+    write_table(context.output("ledger"), ledger, {"id": TEXT, "outcome": TEXT, "reason": TEXT})
     reasons = {"kept": 50, "wrong": 45, "mixed language": 15, "format: no thinking tags [/x]": 10}
     report = {
         "attempts": 120,

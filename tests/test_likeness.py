@@ -10,10 +10,15 @@ import numpy as np
 import pytest
 
 from r1pipe.data.likeness import bands_of, marks_of, near_pairs, runs_to_compare, signatures, similarity
+from r1pipe.data.overlap import Words, words_of
 from r1pipe.data.pieces import split_folded
 
 ENGLISH = "the sum of all that we have found so far is more than what was asked for in this part of the task and then some"
 CHINESE = "我们先把这两个数加起来然后再减去剩下的部分得到最后的结果并且检查一遍"
+
+
+def words_in(text: str) -> Words:
+    return words_of(split_folded(text))
 
 
 def english(rng: random.Random, words: int = 300) -> str:
@@ -25,12 +30,12 @@ def chinese(rng: random.Random, characters: int = 400) -> str:
 
 
 def jaccard(one: str, other: str) -> float:
-    first, second = (set(runs_to_compare(split_folded(text)).tolist()) for text in (one, other))
+    first, second = (set(runs_to_compare(words_in(text)).tolist()) for text in (one, other))
     return len(first & second) / len(first | second)
 
 
 def found_pairs(texts: list[str], least: float = 0.8) -> set[tuple[int, int]]:
-    found = signatures([runs_to_compare(split_folded(text)) for text in texts])
+    found = signatures([runs_to_compare(words_in(text)) for text in texts])
     bands = bands_of(found)
     later, earlier = near_pairs(lambda number: np.ascontiguousarray(bands[:, number]), marks_of(found), least)
     return set(zip(later.tolist(), earlier.tolist(), strict=True))
@@ -73,7 +78,7 @@ def test_marks_estimate_the_similarity() -> None:
         for _ in range(25):
             text = english(rng)
             other = words_changed(text, rng, share)
-            marks = marks_of(signatures([runs_to_compare(split_folded(one)) for one in (text, other)]))
+            marks = marks_of(signatures([runs_to_compare(words_in(one)) for one in (text, other)]))
             errors.append(float(similarity(marks[0], marks[1])) - jaccard(text, other))
     assert abs(np.mean(errors)) < 0.02
     assert np.abs(errors).max() < 0.2

@@ -95,7 +95,7 @@ def test_an_empty_index_finds_nothing() -> None:
 
 
 def test_recall_on_planted_edits_of_generated_problems_and_precision_on_fresh_ones() -> None:
-    held_out = [problem.question for problem in problems(200, 1, split="held-out")]
+    held_out = [problem.question for problem in problems(100, 1, split="held-out")]
     index = build_index(held_out)
     rng = random.Random(5)
     planted = found = 0
@@ -104,7 +104,7 @@ def test_recall_on_planted_edits_of_generated_problems_and_precision_on_fresh_on
             planted += 1
             found += find_overlap(index, EDITS[edit](question)) is not None
     assert found / planted >= 0.95
-    others = [problem.question for problem in problems(600, 2, split="train")]
+    others = [problem.question for problem in problems(300, 2, split="train")]
     known = {key(question) for question in held_out}
     fresh = [question for question in others if key(question) not in known]
     assert sum(find_overlap(index, question) is not None for question in fresh) <= 0.02 * len(fresh)

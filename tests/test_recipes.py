@@ -53,6 +53,15 @@ PAPER: list[tuple[tuple[str, ...], str, Any, str]] = [
     (("prepare",), "pairs.count", 66_000, "3.1"),
     (("prepare",), "labels.count", 106_000, "3.1"),
     (("rejection-sft/select",), "general_share", 200 / 800, "B.3.3: about 200k of 800k"),
+    (
+        ("rejection-sft/select",),
+        "mix",
+        {"maths": 395_285, "code": 211_129, "stem": 10_124, "logic": 10_395, "general": 177_812},
+        "Table 5",
+    ),
+    (("rejection-sft/select",), "mix_scale", 1.0, "Table 5"),
+    (("rejection-sft/select",), "overlap_words", 10, "D.1"),
+    (("rejection-sft/select",), "allow_code_blocks", False, "B.3.3"),
     (("evaluate",), "temperature", 0.6, "D.1"),
     (("evaluate",), "top_p", 0.95, "D.1"),
     (("evaluate",), "max_tokens", 32768, "D.1"),
@@ -68,6 +77,11 @@ def test_the_recipe_paper_has_the_papers_number(steps: tuple[str, ...], key: str
         for part in key.split("."):
             found = getattr(found, part)
         assert found == value, f"{step} {key}: {source}"
+
+
+def test_the_papers_mix_adds_up() -> None:
+    _, recipe = open_recipe("paper")
+    assert sum(recipe.configs["rejection-sft/select"].wanted().values()) == 804_745  # the table's own total
 
 
 def test_the_papers_rollouts_switches_and_limits_come_out() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from r1pipe.data.rows import Attempt, Problem
@@ -122,3 +122,22 @@ def test_short_right_answers_and_long_wrong_ones_are_worth_more() -> None:
     assert values[4] is None
     with pytest.raises(ValueError, match="limit_tokens 0"):
         CosineLength(0)
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            ["word", "it's", "well-known", "a", "x2", "中文", "ไทยภาษา", "12", "1,000", "…", "\n", "\n\n", " ", "ﬁne"]
+        ),
+        max_size=60,
+    )
+)
+@settings(max_examples=200, deadline=None)
+def test_a_long_paragraph_is_seen_exactly_when_it_is_there(parts: list[str]) -> None:
+    from r1pipe.data.pieces import split_folded
+    from r1pipe.rewards.readability import has_long_paragraph
+
+    text = " ".join(parts)
+    for most in (1, 4, 9):
+        assert has_long_paragraph(text, most, split_folded(text)) == (longest_paragraph(text) > most)
+        assert has_long_paragraph(text, most) == (longest_paragraph(text) > most)

@@ -12,8 +12,10 @@ from r1pipe.data.reflection import reflection_count
 from r1pipe.data.rows import Attempt, Problem, Score
 from r1pipe.data.tables import ATTEMPT_COLUMNS, TRACE_COLUMNS, attempt_row, read_table, write_table
 from r1pipe.errors import DataError
+from r1pipe.recipe import Launch
 from r1pipe.stages import evaluate, rejection_sft
 from r1pipe.stages.keeping import why_dropped
+from r1pipe.stages.selection.card import card
 from r1pipe.train.settings import GrpoSettings, LoraSettings, micro_batches
 
 GOOD = "<think>\nFirst I add the two numbers.\n</think>\n\nIt is \\boxed{2}."
@@ -65,7 +67,8 @@ def run_select(tmp_path: Path, rows: list[dict[str, Any]], general: int = 10, **
     trace = {**dict.fromkeys(TRACE_COLUMNS, ""), "thinking": "I greet.", "summary": "Hello!", "check": "{}"}
     write_table(tmp_path / "general", [{**trace, "id": str(n)} for n in range(general)], TRACE_COLUMNS)
     context = SimpleNamespace(
-        config=rejection_sft.SelectConfig(**settings), seed=1, folder=tmp_path,
+        config=rejection_sft.SelectConfig(**settings), seed=1, folder=tmp_path, launch=Launch(), input_digests={},
+        stop_requested=lambda: False,
         inputs={"attempts": tmp_path / "attempts", "general_traces": tmp_path / "general"},
         output=lambda name: tmp_path / ("report.json" if name == "report" else name),
     )  # fmt: skip
@@ -148,5 +151,5 @@ def test_the_card_names_every_reason() -> None:
         "rows": 3, "kept": 2, "general": 1, "problems": 2, "problems_solved": 1,
         "reasons": {"kept": 2, "wrong": 5}, "domains": {"arithmetic": 3},
     }  # fmt: skip
-    card = rejection_sft.card(report)
-    assert "- wrong: 5" in card
+    text = card(report)
+    assert "- wrong: 5" in text

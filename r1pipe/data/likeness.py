@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from r1pipe.data.overlap import words_of
-from r1pipe.data.pieces import Pieces, mixed, runs_of
+from r1pipe.data.overlap import Words
+from r1pipe.data.pieces import mixed, runs_of
 
 RUN_WORDS = 5
 """Words in a row that are compared; a shorter text is compared whole."""
@@ -24,10 +24,9 @@ _BY_CHANCE = 1 / 256
 """Share of values that agree by chance when a byte is kept of each."""
 
 
-def runs_to_compare(pieces: Pieces) -> Any:
-    """(runs,) uint64: the runs of a folded text; empty for a text without words."""
-    words = words_of(pieces).hashes
-    return runs_of(words, min(RUN_WORDS, max(1, len(words))))
+def runs_to_compare(words: Words) -> Any:
+    """(runs,) uint64: the runs of a text's words; empty for a text without words."""
+    return runs_of(words.hashes, min(RUN_WORDS, max(1, len(words.hashes))))
 
 
 def signatures(runs: Sequence[Any]) -> Any:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 from r1pipe.data.pieces import CHARACTER, RUN, SIGN, Pieces, length_mark, mixed, runs_of, split_folded, whole_hash
@@ -83,6 +84,16 @@ class OverlapIndex:
     items: int
 
 
+@cache
+def _operators() -> Any:
+    """Code point -> whether it is an operator; the last entry is for all beyond the table."""
+    import numpy as np
+
+    table = np.zeros(129, dtype=bool)
+    table[list(_SIGNS.encode())] = True
+    return table
+
+
 def words_of(pieces: Pieces) -> Words:
     """The words of a folded text (see `r1pipe.data.pieces.split_folded`)."""
     import numpy as np
@@ -95,8 +106,8 @@ def words_of(pieces: Pieces) -> Words:
     runs = pieces.kinds[places] == RUN
     language = (runs & (sizes > 1) & ~numbers) | (pieces.kinds[places] == CHARACTER)
     touchy = np.flatnonzero((numbers | (runs & (sizes == 1))) & (places > 0))
-    before = pieces.codes[pieces.starts[places[touchy] - 1]]
-    signed = touchy[np.isin(before, np.frombuffer(_SIGNS.encode(), dtype=np.uint8)) & (pieces.kinds[places[touchy] - 1] == SIGN)]
+    before = places[touchy] - 1
+    signed = touchy[_operators().take(pieces.codes[pieces.starts[before]], mode="clip") & (pieces.kinds[before] == SIGN)]
     hashes[signed] = mixed(hashes[signed] + pieces.hashes[places[signed] - 1] * np.uint64(3))
     return Words(hashes, language, numbers, places)
 
@@ -168,14 +179,14 @@ def find_overlap(index: OverlapIndex, text: str, *, question: bool = True) -> Ov
         question: whether the text is a question, and so is compared with short items too; an answer that contains "2 + 2" is
             not a copy of the item that asks for it.
     """
-    return overlap_of(index, split_folded(text), question=question)
+    pieces = split_folded(text)
+    return overlap_of(index, pieces, words_of(pieces), question=question)
 
 
-def overlap_of(index: OverlapIndex, pieces: Pieces, *, question: bool) -> Overlap | None:
+def overlap_of(index: OverlapIndex, pieces: Pieces, words: Words, *, question: bool) -> Overlap | None:
     """`find_overlap` for a text that was split before."""
     import numpy as np
 
-    words = words_of(pieces)
     if question and (key := whole_hash(words.hashes)) in index.whole:
         return Overlap(index.whole[key], pieces.text(int(words.places[0]), int(words.places[-1])))
     if (found := _shared_run(index, words)) is not None:

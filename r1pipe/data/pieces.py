@@ -112,7 +112,7 @@ def runs_of(hashes: Any, size: int) -> Any:
     if count < 1:
         return np.zeros(0, dtype=np.uint64)
     sums, inverses = _sums(hashes)
-    return mixed((sums[size:] - sums[:-size]) * inverses[:count])
+    return (sums[size:] - sums[:-size]) * inverses[:count]  # a sum of hashes that are mixed already
 
 
 def length_mark(size: int) -> int:

@@ -7,13 +7,12 @@ thing; the thresholds are fields of `Readability`, set so that fluent traces of 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from r1pipe.data.chat import split_response
-from r1pipe.data.pieces import runs_of, split
+from r1pipe.data.pieces import CHARACTER, RUN, Pieces, runs_of, split_folded
 from r1pipe.data.rows import Attempt
 from r1pipe.rewards.base import Score
 from r1pipe.rewards.language import is_known_language, language_share
@@ -21,6 +20,7 @@ from r1pipe.rewards.words import split_words
 
 _PARAGRAPH = re.compile(r"\n\s*\n")
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
+_SEVERAL_WORDS_A_RUN = ((0x0E00, 0x109F), (0x1780, 0x17FF), (0xA9E0, 0xAA7F))
 _LONGEST_PERIOD = 200
 _TAIL_PIECES = 4000
 RUN_PIECES = 12
@@ -28,8 +28,8 @@ RUN_PIECES = 12
 
 
 def split_pieces(text: str) -> list[str]:
-    """Words, numbers, signs and single Han characters and kana, lower-cased: what repetition is counted in."""
-    pieces = split(text.lower())
+    """Words, numbers, signs and single Han characters and kana, folded: what repetition is counted in."""
+    pieces = split_folded(text)
     return [pieces.text(place, place) for place in range(len(pieces.hashes))]
 
 
@@ -38,7 +38,7 @@ def repetition_share(text: str, n: int = RUN_PIECES) -> float:
 
     Formulas worked through with new numbers do not count; a passage said again does.
     """
-    return repetition_of(split(text.lower()).hashes, n)
+    return repetition_of(split_folded(text).hashes, n)
 
 
 def repetition_of(hashes: Any, n: int = RUN_PIECES) -> float:
@@ -54,7 +54,7 @@ def loop_pieces(text: str, times: int = 4) -> int:
 
     A model that is caught in a loop stays in it until it is cut off, so the end is where to look.
     """
-    return loop_of(split(text[-8 * _TAIL_PIECES :].lower()).hashes, times)
+    return loop_of(split_folded(text[-8 * _TAIL_PIECES :]).hashes, times)
 
 
 def loop_of(hashes: Any, times: int = 4) -> int:
@@ -91,17 +91,40 @@ def longest_paragraph(text: str) -> int:
     return max(sum(word.units for word in split_words(paragraph)) for paragraph in _PARAGRAPH.split(text))
 
 
-def has_long_paragraph(text: str, most_words: int) -> bool:
-    """Whether the longest paragraph has more than so many words; counts only paragraphs that are long enough to."""
+def has_long_paragraph(text: str, most_words: int, pieces: Pieces | None = None) -> bool:
+    """Whether the longest paragraph has more than so many words; counts only in paragraphs that are long enough to.
+
+    Args:
+        pieces: those of the folded text, where a caller has them: most texts are let pass at a look.
+    """
+    if pieces is not None and most_words_in_a_paragraph(pieces) <= most_words:
+        return False
     for part in text.split("\n\n"):  # at least as long as the paragraphs in it
         if not part.isascii():
-            part = unicodedata.normalize("NFC", part)
-            if len(part) > most_words and longest_paragraph(part) > most_words:
+            if 3 * len(part) > most_words and longest_paragraph(part) > most_words:  # composing makes three of one at most
                 return True
         # a word of ASCII letters has two of them at least, and something between it and the next
         elif (len(part) + 1) // 3 > most_words and longest_paragraph(part) > most_words:
             return True
     return False
+
+
+def most_words_in_a_paragraph(pieces: Pieces) -> float:
+    """At least as many words as the longest paragraph has: runs that begin with a letter, and characters that are words.
+
+    A word is made of one such run or several; only in scripts without spaces is a run several words, and then there is no saying.
+    """
+    import numpy as np
+
+    codes = pieces.codes
+    if codes.dtype != np.uint8 and any(((codes >= low) & (codes <= high)).any() for low, high in _SEVERAL_WORDS_A_RUN):
+        return float("inf")
+    first = codes[pieces.starts]
+    words = ((pieces.kinds == RUN) & ~((first >= 0x30) & (first <= 0x39))) | (pieces.kinds == CHARACTER)
+    newline = codes == 0x0A
+    ends = pieces.starts.searchsorted(np.flatnonzero(newline[1:] & newline[:-1]))
+    sums = np.concatenate([[0], np.cumsum(words)])[np.concatenate([[0], ends, [len(words)]])]
+    return int(np.diff(sums).max())
 
 
 def code_blocks(text: str) -> int:

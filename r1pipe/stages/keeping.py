@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydantic import Field, PositiveInt
 
 from r1pipe.data.chat import Response, split_response
+from r1pipe.data.pieces import Pieces
 from r1pipe.data.tables import attempt_of, scores_of
 from r1pipe.stage import StepConfig
 
@@ -46,14 +47,17 @@ def why_unfit(error: str, finish: str, verdict: str) -> str:
     return "cut off" if finish != "stop" else ""
 
 
-def why_unreadable(response: Response, language: float | None, config: KeepSection) -> str:
+def why_unreadable(
+    response: Response, language: float | None, config: KeepSection, pieces: Callable[[str], Pieces] | None = None
+) -> str:
     """The first reason to drop a right answer for how its thinking reads; empty to keep it.
 
     Args:
         language: the score of the language reward, if it gave one.
+        pieces: what takes the thinking apart, for a caller that needs the pieces too (`r1pipe.data.pieces.split_folded`).
     """
     # imported here: its word lists would slow down every command that only looks at the pipeline
-    from r1pipe.data.pieces import split
+    from r1pipe.data.pieces import split_folded
     from r1pipe.rewards.readability import code_blocks, has_long_paragraph, loop_of, repetition_of
 
     if response.faults:
@@ -61,14 +65,14 @@ def why_unreadable(response: Response, language: float | None, config: KeepSecti
     if language is not None and language < config.min_language:
         return MIXED
     thinking = response.thinking or ""
-    if has_long_paragraph(thinking, config.max_paragraph_words):
+    found = (pieces or split_folded)(thinking)
+    if has_long_paragraph(thinking, config.max_paragraph_words, found):
         return "long paragraph"
     if not config.allow_code_blocks and code_blocks(thinking) > 0:
         return "code block in the thinking"
-    pieces = split(thinking.lower())
-    if loop_of(pieces.hashes) > 0:
+    if loop_of(found.hashes) > 0:
         return "ends in a loop"
-    return "repetition" if repetition_of(pieces.hashes) > config.max_repetition else ""
+    return "repetition" if repetition_of(found.hashes) > config.max_repetition else ""
 
 
 def pick_best(rows: Sequence[dict[str, Any]], keep: int) -> list[tuple[dict[str, Any], str]]:

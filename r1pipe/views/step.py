@@ -36,6 +36,7 @@ SHORT = 8
 
 UNPLOTTED = ("step_seconds", "learning_rate", "answers")
 SAMPLE_CHARACTERS = 600
+CARD, CARD_CHARACTERS = "README.md", 6000
 DOMAIN_COLUMNS = ("right", "flat_share", "flat_right", "flat_wrong", "groups")
 """Numbers of a domain in a rollout's line, in the order in which they are shown."""
 
@@ -77,6 +78,9 @@ def step_view(opened: Opened, place: StepPlan, width: int) -> RenderableType:
     parts += _section(f"{'wrote' if manifest else 'writes'}, in {opened.run.step_dir(step)}", outputs_table(step, manifest))
     if manifest is not None and manifest.summary:
         parts += _section("summary", summary_view(manifest.summary))
+    for name in step.writes:
+        if text := read_text(opened.run.step_dir(step) / name / CARD):
+            parts += _section(f"data card, {name}/{CARD}", console.plain(text, most=CARD_CHARACTERS))
     for name, series in metrics_of(opened, step).items():
         plots = plots_view(series, width)
         if plots is not None:
@@ -252,6 +256,14 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except (OSError, ValueError):
         return None
+
+
+def read_text(path: Path) -> str:
+    """A text file; empty when it is not there."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def step_inspection(opened: Opened, place: StepPlan) -> dict[str, Any]:
