@@ -203,12 +203,15 @@ def _step(pipeline: Pipeline, step: Step, recipe: Recipe, generate: bool) -> str
 
 def _sources(config: PrepareConfig, seed: int, generate: bool) -> str:
     """The first row of every source (of files only, unless `generate`), read as `prepare` will read it."""
+    from r1pipe.data.hub import Hub, refuse_unpinned
     from r1pipe.data.sources import HUB, is_generated
 
     names = []
     for name in type(config).model_fields:
         spec, table = getattr(config, name), name.replace("_", "-")
         check_mapping(spec, table)  # type: ignore[arg-type]
+        if spec.source.startswith(HUB):
+            refuse_unpinned(Hub(spec.source.removeprefix(HUB), spec.revision))
         if not generate and (is_generated(spec.source) or spec.source.startswith(HUB)):
             continue
         skip = (lambda where, why, row: None) if spec.bad_rows == "skip" else None

@@ -6,6 +6,7 @@ import csv
 import datetime
 import decimal
 import json
+import os
 import sys
 import tracemalloc
 from pathlib import Path
@@ -20,6 +21,7 @@ from r1pipe.data.sources import open_source
 from r1pipe.data.tables import read_problems, read_table
 from r1pipe.errors import DataError, RecipeError
 from r1pipe.stages import prepare
+from r1pipe.stages.previewing import preview
 from r1pipe.stages.schema import SourceSpec, normalised
 
 ANSWERS = [
@@ -362,3 +364,63 @@ def test_reading_ten_times_the_rows_takes_no_more_memory(tmp_path: Path, kind: s
 def test_blank_lines_are_skipped_and_count_as_lines(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('\n{"a": 1}\n\n\n{"a": 2}\n')
     assert [number for number, _ in read_jsonl(tmp_path / "rows.jsonl")] == [2, 5]
+
+
+def test_a_question_that_is_only_written_otherwise_is_the_same_question(tmp_path: Path) -> None:
+    asked = ["What is $x$ + 1?", "what is x  + 1", "What is ｘ + 1?", "What is x + 2?"]
+    rows = [{"question": question, "answer": str(n)} for n, question in enumerate(asked)]
+    tables = run_prepare(tmp_path, write(tmp_path / "rows.jsonl", rows))["tables"]
+    assert tables["problems"]["dropped"] == {"asks what an earlier row asks": 2}
+    assert [problem.answer for problem in read_problems(tmp_path / "out" / "problems")] == ["0", "3"]
+
+
+@pytest.mark.parametrize("kind", [".jsonl", ".json"])
+def test_nulls_in_front_and_keys_that_only_some_rows_have_lock_no_column(tmp_path: Path, kind: str) -> None:
+    rows: list[dict[str, Any]] = [{"question": f"q{n}?", "answer": str(n), "level": None} for n in range(3000)]
+    rows += [
+        {"question": "late?", "answer": "1", "level": "hard", "extra": {"deep": [1, "2"]}},
+        {"question": "q?", "answer": "2"},
+    ]
+    path = tmp_path / f"rows{kind}"
+    path.write_text("\n".join(map(json.dumps, rows)) if kind == ".jsonl" else json.dumps(rows))
+    taken = [normalised(row, "problems", {}) for row in open_source(str(path), "problems", 0, 1)]
+    assert [row["level"] for row in taken] == [""] * 3000 + ["hard", ""]
+
+
+@pytest.mark.parametrize("source", ["rows.jsonl", "hf:set"])
+def test_an_edited_file_is_read_anew_even_with_its_old_size_and_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = write(tmp_path / "rows.jsonl", [{"question": "q", "answer": "1"}])
+    if source.startswith("hf:"):
+        path = write(hub_folder(tmp_path / "set") / "data" / "train-00000-of-00002.jsonl", [{"question": "q", "answer": "1"}])
+    before, then = next(open_source(source, "problems", 1, 1)), path.stat()
+    path.write_text(path.read_text().replace("1", "2"))
+    os.utime(path, ns=(then.st_atime_ns, then.st_mtime_ns))
+    assert path.stat().st_size == then.st_size
+    assert (before["answer"], next(open_source(source, "problems", 1, 1))["answer"]) == ("1", "2")
+
+
+def test_rows_of_the_hub_are_those_of_the_commit_and_carry_their_name_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import datasets
+
+    commit, asked = "0123456789abcdef0123456789abcdef01234567", []
+    copy = tmp_path / "5f70bf18"  # what is fetched has no name of its own
+    write(tmp_path / "rows.jsonl", [{"question": "q", "answer": "007"}]).rename(copy)
+
+    def builder(name: str, subset: str | None, revision: str | None) -> Any:
+        asked.append((name, subset, revision))
+        files = {"train": [f"hf://datasets/owner/name@{commit}/data/train.jsonl.gz"]}
+        return SimpleNamespace(config=SimpleNamespace(data_files=files), dataset_name="name")
+
+    monkeypatch.setattr(datasets, "load_dataset_builder", builder)
+    monkeypatch.setattr(datasets.DownloadManager, "download_and_extract", lambda self, names: [str(copy)] * len(names))
+    (row,) = open_source("hf:owner/name", "problems", 0, 1, revision=commit, subset="main")
+    assert row == {"question": "q", "answer": "007", "_where": "hf:owner/name data/train.jsonl.gz, line 1"}
+    found = preview(SourceSpec(source="hf:owner/name"), "problems", 1, [], 1)
+    assert found["commit"] == commit
+    assert asked[0] == ("owner/name", "main", commit)
+    assert asked[1:] == [("owner/name", None, None), ("owner/name", None, commit)]

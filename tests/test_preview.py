@@ -89,7 +89,7 @@ def test_what_a_preview_says_is_what_prepare_does(tmp_path: Path) -> None:
     path = rows_file(tmp_path)
     fields = {"question": "problem", "answer": "solution"}
     spec = SourceSpec(source=str(path), fields=fields)
-    found = preview(spec, "problems", 1, [], 3)
+    found = preview(spec, "problems", 1, [], 4)
     tables = run_prepare(tmp_path, path, fields=fields, bad_rows="skip")["tables"]
     dropped = tables["problems"]["dropped"]
     assert dropped["exact duplicate"] == found["duplicates"]["exact"]
@@ -97,9 +97,10 @@ def test_what_a_preview_says_is_what_prepare_does(tmp_path: Path) -> None:
         "unusable"
     ]
     assert sum(n for key, n in dropped.items() if key.startswith("bad row")) == found["bad"]["rows"]
+    assert dropped["asks what an earlier row asks"] == found["duplicates"]["same_question"] == 1
     kept = read_problems(tmp_path / "out" / "problems")
-    assert len(kept) == found["usable"] - found["duplicates"]["exact"] - sum(found["gold"]["unusable"].values())
-    assert [problem.question for problem in kept[:2]] == [found["first"][0]["question"], found["first"][2]["question"]]
+    assert len(kept) == found["usable"] - 2 - sum(found["gold"]["unusable"].values())
+    assert [problem.question for problem in kept[:2]] == [found["first"][0]["question"], found["first"][3]["question"]]
 
 
 def test_generated_and_hub_shaped_sources_are_previewed(tmp_path: Path) -> None:

@@ -44,11 +44,7 @@ def hub_rows(hub: Hub, bad: OnBad | None = None) -> Iterator[tuple[str, dict[str
     Raises:
         DataError: no commit is named, or the data set cannot be fetched or read.
     """
-    if not is_pinned(hub):
-        raise DataError(
-            f"{PREFIX}{hub.name} needs a commit, not {hub.revision!r}: what a branch holds changes under a finished run",
-            f'set revision = "…" (40 hex digits); `r1pipe data preview {PREFIX}{hub.name}` says which commit is the newest',
-        )
+    refuse_unpinned(hub)
     for name, path, kind in files_of(hub)[1]:
         shown = f"{PREFIX}{hub.name} {name}"
         for where, row in read_rows(path, _renamed(bad, path, shown), kind):
@@ -63,9 +59,17 @@ def _renamed(bad: OnBad | None, path: Path, shown: str) -> OnBad | None:
     return lambda where, why, row: told(where.replace(str(path), shown, 1), why, row)
 
 
-def is_pinned(hub: Hub) -> bool:
-    """Whether the rows are those of one commit; a folder of this machine has none."""
-    return bool(COMMIT.fullmatch(hub.revision)) or Path(hub.name).expanduser().is_dir()
+def refuse_unpinned(hub: Hub) -> None:
+    """Refuse what is not one commit; a folder of this machine has none and is taken as it is.
+
+    Raises:
+        DataError: with the command that says which commit is the newest.
+    """
+    if not COMMIT.fullmatch(hub.revision) and not Path(hub.name).expanduser().is_dir():
+        raise DataError(
+            f"{PREFIX}{hub.name} needs a commit, not {hub.revision!r}: what a branch holds changes under a finished run",
+            f'set revision = "…" (40 hex digits); `r1pipe data preview {PREFIX}{hub.name}` says which commit is the newest',
+        )
 
 
 def files_of(hub: Hub) -> tuple[str, list[tuple[str, Path, str]]]:

@@ -167,7 +167,7 @@ class Taken:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Normalised rows, each content once, none that overlaps an evaluation question, gold answers that can be judged."""
-        here, ids = set[bytes](), set[str]()
+        here, asked, ids = set[bytes](), set[bytes](), set[str]()
         columns = next(columns for table, columns in TABLES.values() if table == self.table)
         for some in batched(self._whole(), BATCH_ROWS):
             fresh = []
@@ -175,10 +175,13 @@ class Taken:
                 mark = bytes.fromhex(content_id(*(str(row[name]) for name in columns if name != "id")))
                 if mark in here:
                     self.dropped["exact duplicate"] += 1
+                elif self.table == "problems" and question_mark(row) in asked:
+                    self.dropped["asks what an earlier row asks"] += 1
                 elif not self.evaluating and self.against.shared(row["question"]):
                     self.dropped["overlaps an evaluation question"] += 1
                 else:
                     here.add(mark)
+                    asked.add(question_mark(row))
                     fresh.append(row)
             golden = self.table in ("problems", "evaluation")
             for row, fault in zip(fresh, gold_faults(fresh, self.checker) if golden else [""] * len(fresh), strict=True):
@@ -223,6 +226,11 @@ def question_key(question: str) -> str:
     """A question without differences of case, width, spacing and punctuation."""
     text = unicodedata.normalize("NFKC", question).casefold()
     return re.sub(r"[^\w+*/<>=^.-]+", " ", text).strip()
+
+
+def question_mark(row: dict[str, Any]) -> bytes:
+    """What two rows have in common that ask the same: the question, however it is written, and the options or tests to it."""
+    return bytes.fromhex(content_id(question_key(row["question"]), str(row.get("check", ""))))
 
 
 def word_windows(key: str) -> Iterator[str]:
