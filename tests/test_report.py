@@ -253,7 +253,7 @@ def test_evaluations_that_were_put_into_the_run_are_drawn_too(tmp_path: Path) ->
 
 def test_the_page_says_where_a_run_departs_from_the_papers_numbers() -> None:
     text = page_of_finished()
-    assert "<caption>Differences from the paper</caption>" in text
+    assert "<caption><span>Differences from the paper</span></caption>" in text
     assert '<th scope="row">reasoning-rl · learning_rate</th><td>0.001</td><td>3e-06</td>' in text
     assert "reasoning-rl · clip</th>" not in text  # ten here as there
 

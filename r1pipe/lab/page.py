@@ -8,7 +8,7 @@ from typing import Any
 from r1pipe import console
 from r1pipe.lab.claims import Claim
 from r1pipe.lab.listing import arm_words, interval, signed
-from r1pipe.report.markup import Child, Markup, h, join, json_block, table
+from r1pipe.report.markup import Child, Markup, definitions, h, join, json_block, table
 from r1pipe.report.page import Section, render
 
 PAGE_MARKDOWN, PAGE_HTML = "page.md", "page.html"
@@ -43,6 +43,7 @@ def facts(claim: Claim, results: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("command", command),
         ("seeds", ", ".join(map(str, results["seeds"]))),
         ("runs given", ", ".join(results["given"])),
+        ("recipe of the runs", ", ".join(dict.fromkeys(results["recipes"].values()))),
         ("asked", asked),
         ("bounds written down", f"{results['fixed']}, before the first run" if not results["given"] else results["fixed"]),
         ("finished", results["finished"]),
@@ -94,18 +95,17 @@ def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[
 
 
 def html_page(claim: Claim, results: Mapping[str, Any]) -> str:
-    """The page as one HTML file, made of the report's parts."""
-    verdict = join(h("p", h("strong", f"Verdict: {results['verdict']}. "), MINIATURE, class_="lead"))
-    checks = [_html_cells(check) for check in results["checks"]]
+    """The page as one HTML file, made of the report's parts; lists instead of wide tables, so that it fits a phone."""
+    verdict = h("p", h("strong", f"Verdict: {results['verdict']}. "), MINIATURE, class_="lead")
+    checks = [_html_check(check) for check in results["checks"]]
     head, rows = _mean_rows(results)
     cells: list[list[Child]] = [list(row) for row in rows]
-    how = [[name, h("span", words, class_="long")] for name, words in facts(claim, results) if words]
     arms = [h("li", arm_words(name, settings)) for name, settings in results["arms"].items()]
     sections = [
-        Section("verdict", "Verdict", join(verdict, table(CHECK_HEAD, checks, "What was measured", note=INTERVAL))),
+        Section("verdict", "Verdict", join(verdict, checks, h("p", INTERVAL, class_="note"))),
         Section("checkpoints", "Checkpoints",
                 table(head, cells, f"Means, seeds {' / '.join(map(str, results['seeds']))}")),
-        Section("how", "How", table(["", ""], how, "How it was done", numbers_from=9)),
+        Section("how", "How", definitions(facts(claim, results), "wide-values")),
         Section("runs", "Runs", h("ul", arms) if arms else Markup("")),
     ]  # fmt: skip
     empty = {"checkpoints": [], "problems": [], "left_out": 0}
@@ -113,6 +113,8 @@ def html_page(claim: Claim, results: Mapping[str, Any]) -> str:
     return render(claim.title, f"{claim.source} · {results['finished']}", [one for one in sections if one.body], data, False)
 
 
-def _html_cells(check: Mapping[str, Any]) -> list[Child]:
-    first, *rest = _check_cells(check)
-    return [h("span", first, class_="long"), *rest]
+def _html_check(check: Mapping[str, Any]) -> Markup:
+    """One part of the claim: the sentence, then its numbers."""
+    _, *numbers = _check_cells(check)
+    pairs: list[tuple[Child, Child]] = [("quantity", check["quantity"]), *zip(CHECK_HEAD[1:], numbers, strict=True)]
+    return h("div", h("h3", check["says"]), definitions(pairs), class_="card part")

@@ -67,6 +67,8 @@ def ledger(opened: Opened) -> Markup:
         report = read_json(opened.run.output_path(step, "report"))
         if not isinstance(report, dict) or not isinstance(reasons := report.get("reasons"), dict):
             continue
+        if "kept" not in reasons and isinstance(report.get("kept"), int):
+            reasons = {"kept": report["kept"], **reasons}
         total = sum(reasons.values()) or 1
         rows: list[list[Child]] = [
             [reason, bar(count / total), count, f"{count / total:.1%}"] for reason, count in reasons.items()

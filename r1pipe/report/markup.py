@@ -84,7 +84,7 @@ def table(
         h("tr", h("th", row[0], scope="row"), [h("td", cell, class_=kind) for cell, kind in zip(row[1:], kinds[1:], strict=True)])
         for row in rows
     ]
-    whole = h("table", h("caption", caption), h("thead", top), h("tbody", body), class_=class_ or None)
+    whole = h("table", h("caption", h("span", caption)), h("thead", top), h("tbody", body), class_=class_ or None)
     frame = h("div", whole, class_="scroll", tabindex=0, role="region", aria_label=caption)
     return join(frame, h("p", note, class_="note") if note else None)
 

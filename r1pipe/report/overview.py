@@ -221,7 +221,7 @@ def _sampling(evaluation: Evaluation) -> str:
     words.append(
         f"temperature {sampling.get('temperature')}, top-p {sampling.get('top_p')}, at most {sampling.get('max_tokens')} tokens"
     )
-    words.append("intervals over problems (Wilson, for as many trials as the samples are worth)")
+    words.append("intervals over problems (Wilson’s, for as many trials as the samples are worth; mid-p with one sample each)")
     if unjudged := sum(one.row.get("unjudged") or 0 for one in evaluation.checkpoints):
         words.append(f"{unjudged} answers could not be judged and count as neither right nor wrong")
     return "; ".join(words) + "."
