@@ -1,7 +1,9 @@
-"""The commands that check: this machine, a recipe or a run, a resumed step, answers and gold answers. Parse, call, print."""
+"""The commands that check: this machine, a recipe or a run, a resumed step, answers and gold answers; and that judges. Parse,
+call, print."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -92,6 +94,32 @@ def audit(
     console.show(json, lambda: report, lambda: judged_view(report, limit))
 
 
+def judge(
+    candidates: FileArgument,
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="The .jsonl to write; votes and a report go beside it.")],
+    model: Annotated[str, typer.Option(help="The judge: a model's folder, or its name on the server.")],
+    engine: Annotated[str, typer.Option(help="Who runs it; openai is the server at OPENAI_BASE_URL.")] = "openai",
+    kind: Annotated[str, typer.Option(help="helpfulness makes pairs, safety labels responses.")] = "helpfulness",
+    votes: Annotated[int, typer.Option(min=1, help="Votes on each; of a pair half in each order.")] = 4,
+    margin: Annotated[float, typer.Option(min=0, help="Least difference of the mean grades (1 to 10), exclusive.")] = 1.0,
+    temperature: Annotated[float, typer.Option(min=0, help="Of the judge.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Of the judge.")] = 0,
+    json: JsonOption = False,
+) -> None:
+    """Make preference pairs, or safety labels, by a language model's judgement; goes on where it was stopped.
+
+    Examples:
+      r1pipe judge candidates.jsonl pairs.jsonl --model Qwen/Qwen3-32B
+      r1pipe judge answers.jsonl labels.jsonl --model judge --kind safety
+    """
+    from r1pipe.stages.judging import judge_with
+    from r1pipe.views.summary import summary_view
+
+    settings = {"kind": kind, "votes": votes, "margin": margin, "temperature": temperature, "seed": seed}
+    report = judge_with(candidates, target, settings, engine, model)
+    console.show(json, lambda: report, lambda: summary_view(report))
+
+
 def add_commands(app: typer.Typer) -> None:
     """Put the commands into the program."""
     app.command(rich_help_panel=CHECKING)(doctor)
@@ -99,3 +127,4 @@ def add_commands(app: typer.Typer) -> None:
     app.command("verify-resume", rich_help_panel=CHECKING)(verify_resume)
     app.command(rich_help_panel=CHECKING)(verify)
     app.command(rich_help_panel=CHECKING)(audit)
+    app.command(rich_help_panel=CHECKING)(judge)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 
 class GuardSettings(BaseModel):
@@ -40,6 +40,21 @@ class GuardSettings(BaseModel):
     """Share of groups without signal above which a warning is given; nothing stops."""
     flat_rollouts: int = Field(default=4, ge=0)
     """Rollouts in a row."""
+
+
+class HackingSettings(BaseModel):
+    """`[launch.hacking]`: looks at held-out problems while preference rewards are on; see `r1pipe.train.hacking`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    every: int = Field(default=48, ge=0)
+    """Optimizer steps between two looks, put at rollouts' ends; also one at the switch and one at the end. 0: no looks."""
+    problems: PositiveInt = 256
+    """Held-out problems that a rule judges: the last ones of the evaluation set, answered greedily."""
+    general: PositiveInt = 64
+    """Held-out general prompts that the reward models judge: the last ones of their evaluation set."""
+    action: Literal["warn", "stop"] = "warn"
+    """What is done once preference is up and accuracy down by more than chance: tell it, or stop the run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,8 +65,10 @@ MIXED_RL = Step(
         "policy": Output("rejection-sft/train", "model"), "problems": Output("prepare", "problems"),
         "general": Output("prepare", "general"),
         "helpfulness": Output("mixed-rl/reward-models", "helpfulness"), "safety": Output("mixed-rl/reward-models", "safety"),
+        "evaluation": Output("prepare", "evaluation"), "general_evaluation": Output("prepare", "general_evaluation"),
     },
     writes={"model": "model"}, shares=("chat", "rewards"), launcher="accelerate", makes="R1",
+    looked_at=("evaluation", "general_evaluation"),
 )  # fmt: skip
 EVALUATE = Step(
     "evaluate", "5-evaluate", evaluate.run, evaluate.Config,

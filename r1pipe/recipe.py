@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from r1pipe.errors import RecipeError
 from r1pipe.graph import Pipeline, reads_base, section_of
-from r1pipe.guards import GuardSettings
+from r1pipe.guards import GuardSettings, HackingSettings
 from r1pipe.recipe_check import Mistake, as_error, find_nonfinite, not_a_table, shown, unknown_key, validate
 from r1pipe.recipe_text import KeyPath, dotted, duplicates, key_lines, read_set, set_value
 from r1pipe.stage import Step, StepConfig
@@ -79,6 +79,8 @@ class Launch(BaseModel):
     """Experiment trackers besides the run's own files: "tensorboard", "wandb", "trackio", "mlflow"."""
     guards: GuardSettings = GuardSettings()
     """When a run of reinforcement learning that is lost stops by itself."""
+    hacking: HackingSettings = HackingSettings()
+    """How often the policy is held against unseen problems while preference rewards are on, and what follows from it."""
     collective_minutes: PositiveFloat = 30.0
     """How long one training process waits for another before it gives up."""
 
@@ -288,7 +290,7 @@ def _launches(raw: Any, pipeline: Pipeline, elsewhere: Mapping[str, str], mistak
         merged = dict(defaults)
         for name in dict.fromkeys((step.stage, step.name)):
             override = overrides.get(name, {})
-            inner = {key: merged.get(key, {}) | override.get(key, {}) for key in ("env", "guards")}
+            inner = {key: merged.get(key, {}) | override.get(key, {}) for key in ("env", "guards", "hacking")}
             merged |= override | inner
         launches[step.name] = Launch.model_validate(merged)
     return launches

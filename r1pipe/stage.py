@@ -61,6 +61,9 @@ class Step:
         launcher: "accelerate" when the step trains on as many processes as the launch says, else "python".
         makes: the checkpoint's name in the paper ("Dev1"), for lineage; empty when the step makes no checkpoint.
         revision: raised when the same settings would now give something else.
+        looked_at: names of inputs that are only looked at on the way: nothing of what is made depends on them, so that a step
+        made
+            without them need not be made again.
         files: from its settings to the files of the user's that it reads, by a name that no input has; when one of them changes,
             the step is stale.
     """
@@ -75,6 +78,7 @@ class Step:
     launcher: Literal["python", "accelerate"] = "python"
     makes: str = ""
     revision: int = 1
+    looked_at: tuple[str, ...] = ()
     files: Callable[[Any], Mapping[str, Path]] = no_files
 
     @property
@@ -108,6 +112,11 @@ class StepContext:
     folder: Path
     seed: int
     stop_requested: Callable[[], bool] = lambda: False
+
+    @property
+    def made_from(self) -> dict[str, str]:
+        """Digests of the inputs that decide what is made."""
+        return {name: digest for name, digest in self.input_digests.items() if name not in self.step.looked_at}
 
     def output(self, name: str) -> Path:
         """Path of a promised output; an error of ours when it was not promised."""

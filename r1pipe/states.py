@@ -195,6 +195,8 @@ def _stale_inputs(step: Step, inputs: Mapping[str, InputRecord], before: Mapping
     reasons = []
     for name, source in step.reads.items():
         record = inputs.get(name)
+        if record is None and name in step.looked_at:
+            continue
         if record is None:
             reasons.append(f"it now reads {name!r}, which it did not read then")
         elif isinstance(source, Output):

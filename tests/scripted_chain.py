@@ -38,6 +38,7 @@ from r1pipe.stage import StepContext
 from r1pipe.stages.evaluate import checkpoints_of
 from r1pipe.stages.sections import ChatSection, RewardsSection
 from r1pipe.stages.traces import LEDGER_COLUMNS, rewriting_note
+from r1pipe.train.hacking import told
 
 PAUSE = "R1PIPE_SCRIPTED_PAUSE"
 """Environment variable: seconds that each optimizer step takes."""
@@ -194,8 +195,23 @@ def train_sft(context: StepContext) -> dict[str, Any]:
     return {"rows": 400, "rows_too_long": 0, "steps": 8}
 
 
+def look(step: int, right: int, preference: float, joined: bool) -> dict[str, Any]:
+    """What a look at held-out problems leaves: 64 problems, 8 prompts."""
+    return {
+        "kind": "held-out", "step": step, "joined": joined, "held_out_accuracy": right / 64, "held_out_preference": preference,
+        "held_out_helpfulness": preference, "held_out_safety": preference, "held_out_tokens": 30.0, "general_tokens": 20.0 + step,
+        "refused_harmless": 0.0, "refused_risky": 1.0, "verdicts": "1" * right + "0" * (64 - right),
+        "preferences": [preference] * 8, "look_seconds": 1.0,
+    }  # fmt: skip
+
+
+LOOKS = {4: look(4, 48, 0.1, False), 8: look(8, 47, 0.4, True), 12: look(12, 36, 0.9, True)}
+"""Step -> a look of stage 4: the last one shows the sign of hacking."""
+
+
 def train_grpo(context: StepContext) -> dict[str, Any]:
     steps = min(12, context.config.steps)
+    watched = LOOKS if context.step.name == "mixed-rl/train" else {}
 
     def each(step: int, metrics: MetricsWriter) -> dict[str, Any]:
         skill = 0.2 + 0.6 * step / steps
@@ -230,6 +246,8 @@ def train_grpo(context: StepContext) -> dict[str, Any]:
                 "step_seconds": 1.0,
             }
         )
+        if step in watched:
+            metrics.write(watched[step])
         write_part(context.folder / "rollouts", step - 1, rows, ATTEMPT_COLUMNS)
         sample = {"question": rows[0]["question"], "completion": HOSTILE[step % len(HOSTILE)]}
         return {
@@ -244,7 +262,8 @@ def train_grpo(context: StepContext) -> dict[str, Any]:
 
     _loop(context, steps, each)
     write_model(context.output("model"), context.seed + 1)
-    return {"steps": steps, "rollouts": steps}
+    looks = {"hacking_watch": told([found for step, found in watched.items() if step <= steps])} if watched else {}
+    return {"steps": steps, "rollouts": steps, **looks}
 
 
 def sample(context: StepContext) -> dict[str, Any]:

@@ -276,6 +276,7 @@ OPTIONS = {
     "verify-resume": {"--run", "--keep", "--json"},
     "verify": {"--domain", "--gold", "--completion", "--expected", "--limit", "--json"},
     "audit": {"--domain", "--gold", "--limit", "--json"},
+    "judge": {"--engine", "--json", "--kind", "--margin", "--model", "--seed", "--temperature", "--votes"},
     "report": {"--against", "--out", "--serve", "--port", "--json"},
     "watch": {"--plain"},
     "eval": {

@@ -123,6 +123,17 @@ def test_the_page_shows_what_the_run_says() -> None:
     assert rewards["lines"][0]["values"] == [round(0.2 + 0.6 * step / 12, 5) for step in range(1, 13)]
 
 
+def test_the_looks_at_held_out_problems_are_told_drawn_and_listed() -> None:
+    text = page_of_finished()
+    assert "The sign of hacking held from step 12 on" in text
+    assert "The best look without the sign is that at step 4." in text
+    assert "Looks at held-out problems in mixed-rl/train" in text
+    assert "Held out: accuracy and preference, mixed-rl/train" in text
+    shown = r1pipe(finished_folder(), "inspect", "mixed-rl/train", columns=160).out
+    for words in ("hacking watch", "held out accuracy", "best step", "held-out accuracy"):
+        assert words in shown, words
+
+
 def test_every_chart_has_a_place_words_and_a_table() -> None:
     page = Page(page_of_finished())
     names = {attributes.get("id") for _, attributes in page.elements}

@@ -63,6 +63,7 @@ def grpo(
     late: int = 0,
     mix: Mix | None = None,
     problems: int = 40,
+    held_out: Any = None,
 ) -> dict[str, Any]:
     from r1pipe.train.grpo import train_grpo
 
@@ -71,4 +72,6 @@ def grpo(
         general_from=0, general_share=0.0, seed=3,
     )  # fmt: skip
     mix = mix or Mix((Part("rule", Rule(crash_at), 1.0), Part("late", Rule(), 0.5, late)))
-    return train_grpo(ctx, settings, policy=base, problems=PROBLEMS, order=order, mix=mix, system="", what="toy")
+    return train_grpo(
+        ctx, settings, policy=base, problems=PROBLEMS, order=order, mix=mix, system="", what="toy", held_out=held_out
+    )

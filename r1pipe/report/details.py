@@ -1,4 +1,4 @@
-"""The lower part of the page: how the checkpoints write, what stage 3 kept, signs of hacking, cost."""
+"""The lower part of the page: how the checkpoints write, what stage 3 kept, cost."""
 
 from __future__ import annotations
 
@@ -6,22 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from r1pipe import console
-from r1pipe.intervals import mean
 from r1pipe.metrics import read_metrics
 from r1pipe.opening import Opened
-from r1pipe.report.curves import Chart, Line, points
-from r1pipe.report.evaluation import Evaluation, steps_between
-from r1pipe.report.figures import Figures
+from r1pipe.report.evaluation import Evaluation
 from r1pipe.report.markup import Child, Markup, definitions, h, join, table
-from r1pipe.report.overview import bar, number, signed
+from r1pipe.report.overview import bar, number
 from r1pipe.stage import Step
 from r1pipe.states import StepPlan
 from r1pipe.views.made import made
 from r1pipe.views.numbers import Series
-from r1pipe.views.step import metrics_of, read_json
-
-PREFERENCES = ("rewards.helpfulness", "rewards.safety")
-SIGNIFICANT = 0.01
+from r1pipe.views.step import read_json
 
 
 def writing(evaluation: Evaluation) -> Markup:
@@ -86,62 +80,6 @@ def ledger(opened: Opened) -> Markup:
 
 def _counts(found: Any) -> str:
     return ", ".join(f"{key} {count:,}" for key, count in found.items()) if isinstance(found, Mapping) else ""
-
-
-def hacking(opened: Opened, evaluation: Evaluation | None, figures: Figures) -> Markup:
-    """Preference rewards beside accuracy: a reward that rises while answers get worse is being hacked."""
-    parts: list[Child] = []
-    for step in opened.pipeline.steps:
-        series = metrics_of(opened, step).get("", {})
-        preferences = [key for key in PREFERENCES if key in series and len(_known(series[key])) > 1]
-        if preferences and "rewards.accuracy" in series:
-            keys = (*preferences, "rewards.accuracy")
-            lines = tuple(Line(key.removeprefix("rewards."), points(series[key])) for key in keys)
-            parts.append(h("p", _watched(step, series, preferences)))
-            parts.append(
-                figures.add([Chart(f"Preference and accuracy in {step.name}", "Mean rewards of a rollout.", lines, "reward")])
-            )
-    if parts and evaluation is not None:
-        for first, second, found in steps_between(evaluation)[-1:]:
-            before, after = (row.get("helpfulness") for row in (first.row, second.row))
-            if isinstance(before, int | float) and isinstance(after, int | float):
-                moved = f"helpfulness {signed(after - before, 2)}, pass@1 {signed(found.difference)} (p {found.p_value:.4f})"
-                traded = found.difference < 0 and after > before
-                fallen = traded and found.p_value < SIGNIFICANT
-                verdict = (
-                    "The preferred answers are less often right: a sign of hacking."
-                    if fallen
-                    else "The fall is not significant at p < 0.01, and worth watching."
-                    if traded
-                    else "No sign of hacking there."
-                )
-                parts.append(
-                    h(
-                        "p",
-                        f"On held-out problems from {first.name} to {second.name}: {moved}. {verdict}",
-                        class_="bad" if fallen else None,
-                    )
-                )
-    return join(*parts)
-
-
-def _known(series: Series) -> list[float]:
-    return [found for found in series.values if found is not None]
-
-
-def _watched(step: Step, series: Mapping[str, Series], preferences: Sequence[str]) -> str:
-    """How the preference rewards moved since they joined, and accuracy over the same steps."""
-    start = min(
-        at for key in preferences for at, found in zip(series[key].steps, series[key].values, strict=True) if found is not None
-    )
-    sentences = []
-    for key in (*preferences, "rewards.accuracy"):
-        found = [one for at, one in zip(series[key].steps, series[key].values, strict=True) if at >= start and one is not None]
-        third = max(1, len(found) // 3)
-        early, late = mean(found[:third]), mean(found[-third:])
-        if early is not None and late is not None:
-            sentences.append(f"{key.removeprefix('rewards.')} {number(early, 2)} → {number(late, 2)}".replace("-", "−"))
-    return f"{step.name}, from step {start} on (first third → last third): {', '.join(sentences)}."
 
 
 def cost(opened: Opened, plans: Sequence[StepPlan], evaluation: Evaluation | None) -> Markup:

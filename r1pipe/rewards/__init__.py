@@ -17,6 +17,8 @@ REWARDS: dict[str, str] = {
     "readability": "r1pipe.rewards.readability:Readability",
     "overlong": "r1pipe.rewards.length:OverlongPenalty",
     "cosine_length": "r1pipe.rewards.length:CosineLength",
+    "judge": "r1pipe.engines.judge:Judge",
+    "score-server": "r1pipe.engines.score_server:ScoreServer",
 }
 """Reward name in a recipe -> where its class lives; an own reward is named by import path instead, `my_pkg.mine:Brevity`."""
 

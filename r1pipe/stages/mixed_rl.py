@@ -3,21 +3,27 @@
 Paper: 3.1 and 3.2.2 of v2: temperature 0.7; of 1,700 steps only the last 400 see general prompts and preference rewards,
 because longer training on them was hacked; helpfulness reads the summary only, safety the whole response. Departs from it in
 that the switch is moved to the start of the nearest rollout, and says so: neither 1,700 nor 1,300 is a multiple of 16, so the
-run has 1,696 steps and switches at 1,296, and its last 400 steps are the paper's.
+run has 1,696 steps and switches at 1,296, and its last 400 steps are the paper's. From the switch on the policy is held against
+problems that it never trains on (`r1pipe.train.hacking`).
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from r1pipe.data.schedule import prompt_order
 from r1pipe.data.tables import read_problems, read_table
+from r1pipe.metrics import read_metrics
 from r1pipe.rewards import Mix
-from r1pipe.rewards.accuracy import VERDICT_VERSION
-from r1pipe.rewards.mix import Part
+from r1pipe.rewards.accuracy import VERDICT_VERSION, Accuracy
+from r1pipe.rewards.base import Reward
+from r1pipe.rewards.mix import Part, RewardSpec, load_reward
+from r1pipe.rewards.preference import KINDS, PreferenceKind
 from r1pipe.stage import StepConfig, StepContext
+from r1pipe.train.hacking import told
 from r1pipe.train.settings import GrpoSettings, RewardModelSettings, rollout_start
 
 
@@ -38,11 +44,23 @@ class Config(GrpoSettings):
     general_share: float = Field(default=0.3, ge=0, le=1)
     """Share of a rollout's questions that are general from then on; the paper does not say."""
     preference_weight: float = Field(default=1.0, gt=0)
+    """What a preference score, in standard deviations, is multiplied with."""
+    safety_weight: PositiveFloat | None = None
+    """The same for safety, where it differs."""
+    helpfulness: RewardSpec | None = None
+    """Who judges helpfulness instead of the step's own reward model: a reward by name or import path ("judge",
+    "score-server")."""
+    safety: RewardSpec | None = None
+    """The same for safety."""
 
     @property
     def switch_step(self) -> int:
         """The step at which the preference rewards join: `preference_from_step` at the start of the nearest rollout."""
         return rollout_start(self.preference_from_step, self.minibatches)
+
+    def weight(self, kind: PreferenceKind) -> float:
+        """The weight of a preference reward."""
+        return self.safety_weight if kind == "safety" and self.safety_weight is not None else self.preference_weight
 
     @model_validator(mode="after")
     def _switch_is_inside(self) -> Config:
@@ -56,42 +74,73 @@ class Config(GrpoSettings):
                 f'method = "{self.method}" learns from answers or steps that a rule finds right, and general prompts '
                 f"(general_share = {self.general_share:g}) have none: use grpo, reinforce-loo or ppo"
             )
+        for kind in KINDS:
+            spec: RewardSpec | None = getattr(self, kind)
+            if spec is not None and (spec.weight != 1.0 or spec.from_step):
+                raise ValueError(f"{kind}: its weight is preference_weight (safety_weight), its step preference_from_step")
         return self
 
 
 def train_reward_models(context: StepContext) -> dict[str, Any]:
     """Helpfulness from pairs of summaries, safety from labelled responses; one after the other, each resumable."""
-    from r1pipe.engines.text import judged_ids, load_tokenizer
-    from r1pipe.train.reward_model import Judged, train_reward_model
-
     config: RewardModelsConfig = context.config
-    base, system = context.inputs["base"], context.shared["chat"].system
-    tokenizer = load_tokenizer(base)
-
-    def ids(question: str, text: str) -> list[int]:
-        return judged_ids(tokenizer, question, system, text)
-
-    pairs = [
-        Judged(row["question"], ids(row["question"], row["chosen"]), ids(row["question"], row["rejected"]))
-        for row in read_table(context.inputs["pairs"])
-    ]
-    labels = [
-        Judged(row["question"], ids(row["question"], row["response"]), label=float(row["safe"]))
-        for row in read_table(context.inputs["labels"])
-    ]
     return {
-        "helpfulness": train_reward_model(
-            context, config.helpfulness, base=base, rows=pairs, output="helpfulness", what="helpfulness reward model"
-        ),
-        "safety": train_reward_model(context, config.safety, base=base, rows=labels, output="safety", what="safety reward model"),
+        "helpfulness": reward_model(context, config.helpfulness, "helpfulness", context.inputs["pairs"]),
+        "safety": reward_model(context, config.safety, "safety", context.inputs["labels"]),
     }
+
+
+def reward_model(context: StepContext, settings: RewardModelSettings, kind: PreferenceKind, table: Path) -> dict[str, Any]:
+    """Train one reward model, or take the one that the recipe names; returns what was measured."""
+    from r1pipe.engines.text import load_tokenizer
+    from r1pipe.train.adopted import find_model, load_classifier, marked_own, readings
+    from r1pipe.train.reward_model import Judged, adopt_reward_model, train_reward_model
+
+    base, system, what = context.inputs["base"], context.shared["chat"].system, f"{kind} reward model"
+    folder = find_model(settings.model) if settings.model else base
+    model, tokenizer = load_classifier(folder, settings.logit) if settings.model else (None, load_tokenizer(base))
+    config = marked_own(model.config) if model is not None else None
+    given = list(read_table(table))
+    pairs = kind == "helpfulness"
+    better = readings(config, tokenizer, system, [(row["question"], row["chosen" if pairs else "response"]) for row in given])
+    worse = readings(config, tokenizer, system, [(row["question"], row["rejected"]) for row in given]) if pairs else None
+    rows = [
+        Judged(
+            row["question"],
+            one.ids,
+            worse[place].ids if worse else None,
+            1.0 if pairs else float(row["safe"]),
+            one.tokens - len(one.answer),
+            row["language"],
+        )
+        for place, (row, one) in enumerate(zip(given, better, strict=True))
+    ]
+    if model is not None:
+        return adopt_reward_model(
+            context, settings, rows=rows, folder=folder, model=model, tokenizer=tokenizer, output=kind, what=what
+        )
+    return train_reward_model(context, settings, base=base, rows=rows, output=kind, what=what)
+
+
+def preference_parts(config: Config, inputs: Any, system: str) -> tuple[Part, ...]:
+    """The preference rewards with their places in the mix: the run's own reward models, or whom the recipe names."""
+    from r1pipe.train.scorer import PreferenceReward
+
+    parts = []
+    for kind in KINDS:
+        spec: RewardSpec | None = getattr(config, kind)
+        reward: Reward = PreferenceReward(str(inputs[kind]), kind, system)
+        if spec is not None:
+            reward = load_reward(spec.name, {**spec.options, "kind": kind, "system": system})
+        parts.append(Part(kind, reward, config.weight(kind), config.switch_step))
+    return tuple(parts)
 
 
 def run(context: StepContext) -> dict[str, Any]:
     """Train the policy on problems, then on problems and general prompts."""
     from r1pipe.train.grpo import train_grpo
+    from r1pipe.train.held_out import held_out
     from r1pipe.train.prompts import fitting_problems
-    from r1pipe.train.scorer import PreferenceReward
 
     config: Config = context.config
     system = context.shared["chat"].system
@@ -115,10 +164,8 @@ def run(context: StepContext) -> dict[str, Any]:
         seed=context.seed,
     )
     rules = Mix.build(context.shared["rewards"].rules)
-    preference = tuple(
-        Part(kind, PreferenceReward(str(context.inputs[kind]), kind, system), config.preference_weight, config.switch_step)
-        for kind in ("helpfulness", "safety")
-    )
+    preference = preference_parts(config, context.inputs, system)
+    accuracy = next((part for part in rules.parts if part.name == "accuracy"), Part("accuracy", Accuracy(), 1.0))
     summary = train_grpo(
         context,
         config,
@@ -128,10 +175,15 @@ def run(context: StepContext) -> dict[str, Any]:
         mix=Mix((*rules.parts, *preference)),
         system=system,
         what="mixed-rl",
-    )
+        held_out=held_out(
+            context.inputs, Mix((accuracy, *preference)), system, context.launch.hacking, config, config.switch_step,
+            context.launch.generation_batch,
+        ),
+    )  # fmt: skip
     return {
         **summary,
         "preference_from_step": config.switch_step,
+        "hacking_watch": told(read_metrics(context.folder / "metrics.jsonl")),
         "prompts_too_long": [*long_problems, *long_general],
         "verdict_version": VERDICT_VERSION,
     }

@@ -13,8 +13,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from r1pipe.data.jsonl import OnBad, shortened
+from r1pipe.data.preferences import BadRow, labels_of, pair_of
 from r1pipe.data.rows import Problem
-from r1pipe.data.sources import NEEDED, Table, open_source
+from r1pipe.data.sources import NEEDED, Table, is_generated, open_source
 from r1pipe.data.tables import PROBLEM_COLUMNS, content_id, problem_row
 from r1pipe.errors import DataError
 from r1pipe.stage import StepConfig
@@ -47,10 +48,31 @@ class SourceSpec(StepConfig):
 
 
 def raw_rows(spec: SourceSpec, table: Table, seed: int, bad: OnBad | None) -> Iterator[dict[str, Any]]:
-    """The rows of a source as they stand there."""
-    return open_source(
+    """The rows of a source as they stand there; those of preference data in our columns, whatever public form they have.
+
+    Raises:
+        DataError: a row that cannot be read, with file and line, where `bad` is not told of it instead.
+    """
+    rows = open_source(
         spec.source, table, spec.count, seed, revision=spec.revision, subset=spec.subset, split=spec.split, bad=bad
     )
+    return rows if table not in ("pairs", "labels") or is_generated(spec.source) else _preferences(rows, spec, table, bad)
+
+
+def _preferences(rows: Iterator[dict[str, Any]], spec: SourceSpec, table: Table, bad: OnBad | None) -> Iterator[dict[str, Any]]:
+    """Rows of preference data with our columns; see `r1pipe.data.preferences` for what they may look like."""
+    for raw in rows:
+        row = {**raw, **{ours: raw[theirs] for ours, theirs in spec.fields.items() if theirs in raw}}
+        try:
+            found: list[dict[str, Any]] = [dict(pair_of(row))] if table == "pairs" else labels_of(row)
+        except BadRow as error:
+            if bad is None:
+                raise _fault(raw, table, str(error)) from error
+            bad(str(raw.get("_where", spec.source)), str(error), row_text(raw))
+            continue
+        for one in found:
+            theirs = {column: one[ours] for ours, column in spec.fields.items() if ours in one}
+            yield {**row, **theirs, **one}
 
 
 def check_mapping(spec: SourceSpec, table: Table) -> None:

@@ -61,6 +61,8 @@ class RunCallback(TrainerCallback):
         if state.global_step:
             self._restore(int(state.global_step))
         self.watch.at_start()
+        if not state.global_step:
+            self.watch.look(0)
 
     def _restore(self, step: int) -> None:
         checkpoint = self.watch.folder / f"checkpoint-{step}"
@@ -92,7 +94,8 @@ class RunCallback(TrainerCallback):
             raise self.watch.alarmed(Alarm("gradient", problem, hint, True, step, (norm.item(),)), step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-        """Refresh the reference, ask for a checkpoint at boundaries, stop there when the user asked."""
+        """Refresh the reference, look at held-out problems, ask for a checkpoint at boundaries, stop there when the user
+        asked."""
         step = state.global_step
         still_moving(self.watch.stall_minutes)
         if self.watch.reference is not None and self.watch.refresh and step % self.watch.refresh == 0:
@@ -102,7 +105,8 @@ class RunCallback(TrainerCallback):
         stopping = self.watch.stop_requested() and at_boundary and step < self.watch.steps
         if stopping:
             control.should_training_stop = True
-        if at_boundary and step < self.watch.steps and (stopping or step % self.watch.interval == 0):
+        looked = at_boundary and self.watch.look(step)
+        if at_boundary and step < self.watch.steps and (stopping or looked or step % self.watch.interval == 0):
             control.should_save = True
             check_space(self.watch.folder, self.last_saved)
         if self.main_process:
@@ -137,7 +141,7 @@ class RunCallback(TrainerCallback):
                 )
         seal(checkpoint, self.watch.belongs_to)
         self.last_saved = checkpoint
-        rotate(self.watch.folder, self.watch.keep, self.watch.guards.suspect_since())
+        rotate(self.watch.folder, self.watch.keep, self.watch.good_until())
 
     def _report(self, step: int) -> None:
         elapsed = time.monotonic() - self.watch.started

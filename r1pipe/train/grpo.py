@@ -29,9 +29,11 @@ from r1pipe.rewards.length import OverlongPenalty
 from r1pipe.rewards.mix import Part
 from r1pipe.stage import StepContext
 from r1pipe.trackers import PROJECT
+from r1pipe.train.adjusting import objective_of, set_token_limit, silence_dropout
 from r1pipe.train.advantages import advantages
 from r1pipe.train.agreement import PROMPTS, agreed_ends, check_agreement
 from r1pipe.train.contract import try_prompts
+from r1pipe.train.held_out import HeldOut
 from r1pipe.train.methods.begin import begin_method
 from r1pipe.train.methods.trainer import MethodTrainer
 from r1pipe.train.pool import PromptPool
@@ -127,11 +129,13 @@ def train_grpo(
     system: str,
     what: str,
     chat_template: str = "",
+    held_out: HeldOut | None = None,
 ) -> dict[str, Any]:
     """Train `policy` on `problems` in `order` and write the model to the step's output `model`.
 
     Args:
         chat_template: renders prompts instead of the policy's own, and goes into the model that is written; empty for its own.
+        held_out: problems that the policy is looked at with on the way; None for no looks.
 
     Returns:
         Summary for the manifest: steps, answers, tokens (prompt and completion), epochs, the objective as the trainer had it, the
@@ -147,7 +151,7 @@ def train_grpo(
     dtype = pick_dtype(context.launch.dtype)
     micro, accumulation = settings.split(processes(), context.launch.micro_batch or DEFAULT_MICRO_BATCH)
     chosen = settings.model_dump(mode="json", exclude={"method"} if settings.method == "grpo" else None)
-    belongs_to = {**chosen, "problems": len(problems), **context.input_digests}
+    belongs_to = {**chosen, "problems": len(problems), **context.made_from}
     watch = make_watch(context, what, settings.steps, settings.minibatches, belongs_to)
     if is_main():
         for odd in try_prompts(tokenizer, policy, problems, mix, system, settings.longest_answer, what):
@@ -220,6 +224,8 @@ def train_grpo(
     watch.refresh = settings.refresh_reference if watch.reference is not None else 0
     watch.evidence = scorer.evidence
     watch.at_start = lambda: _agree(trainer, watch, pool, settings, system)
+    if held_out is not None:
+        held_out.watching(trainer, watch, settings)
     done = run_training(trainer, watch)
     save_final(trainer, tokenizer, context.output("model"), merge=settings.lora is not None)
     return {
@@ -238,17 +244,6 @@ def train_grpo(
         "prompt": tokenizer.decode(prompt_ids(tokenizer, problems[order.rollouts[0][0]].question, system)),
         "notices": notices,
     }
-
-
-def silence_dropout(model: torch.nn.Module) -> None:
-    """Set the dropout to 0 that TRL's option misses: attention layers keep theirs as a number, not as a module.
-
-    With dropout the ratio of the first pass is not one, and what is corrected is noise.
-    """
-    for module in model.modules():
-        for name, value in vars(module).items():
-            if "dropout" in name and isinstance(value, float) and value > 0:
-                setattr(module, name, 0.0)
 
 
 def own_advantages(settings: GrpoSettings) -> bool:
@@ -281,34 +276,3 @@ def with_overlong_penalty(mix: Mix, settings: GrpoSettings) -> Mix:
     limit = settings.max_completion_tokens
     penalty = OverlongPenalty(limit_tokens=limit, buffer_tokens=max(1, round(limit * settings.overlong_share)))
     return Mix((*mix.parts, Part("overlong", penalty, 1.0)))
-
-
-def set_token_limit(trainer: Any, settings: GrpoSettings, step: int) -> None:
-    """Give the trainer the length limit of the answers sampled after `step` steps, wherever it keeps it."""
-    limit = settings.token_limit(step)
-    if trainer.max_completion_length == limit:
-        return
-    print(f"answers may have {limit:,} tokens from step {step} on (before: {trainer.max_completion_length:,})", flush=True)
-    trainer.max_completion_length = limit
-    trainer.generation_config.max_new_tokens = limit
-    trainer.generation_kwargs["max_new_tokens"] = limit
-
-
-def objective_of(trainer: Any) -> dict[str, Any]:
-    """What the trainer really trained with, read back from it: the record is of the run, not of the recipe."""
-    return {
-        "loss": trainer.loss_type,
-        "ratio": trainer.importance_sampling_level,
-        "kl": trainer.beta,
-        "clip_low": trainer.epsilon_low,
-        "clip_high": trainer.epsilon_high,
-        "scale": trainer.scale_rewards,
-        "temperature": trainer.temperature,
-        "top_p": trainer.top_p,
-        "answers_per_question": trainer.num_generations,
-        "token_limit": trainer.max_completion_length,
-        "mask_truncated": trainer.mask_truncated_completions,
-        "bias_corrected_kl": trainer.args.use_bias_correction_kl,
-        "dropout": not trainer.args.disable_dropout,
-        "passes": trainer.num_iterations,
-    }

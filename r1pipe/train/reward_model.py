@@ -3,7 +3,8 @@
 Helpfulness learns from pairs (Bradley-Terry, TRL's reward trainer) and reads the question and the final summary only; safety
 learns from labelled responses (pointwise, binary cross-entropy) and reads the whole response (3.1 of the paper). Rows of some
 questions are held out; accuracy on them, with its interval, decides whether the model is good enough to be used, and mean and
-spread of their scores become the scale on which RL sees them.
+spread of their scores become the scale on which RL sees them. Instead of training, a finished sequence classifier can be taken
+(`r1pipe.train.adopted`): it is measured and refused by the same numbers.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,12 @@ from trl import RewardConfig, RewardTrainer
 from r1pipe.data.tables import content_id
 from r1pipe.engines.text import load_tokenizer, pick_dtype
 from r1pipe.errors import TrainingError
-from r1pipe.intervals import correlation, wilson
 from r1pipe.manifest import write_atomic
 from r1pipe.stage import StepContext
+from r1pipe.train.adopted import take
 from r1pipe.train.contract import try_judged
 from r1pipe.train.grpo import common_arguments, lora_config
+from r1pipe.train.measuring import label_numbers, pair_numbers
 from r1pipe.train.run import is_main, make_watch, processes, run_training
 from r1pipe.train.scorer import score_ids
 from r1pipe.train.settings import DEFAULT_MICRO_BATCH, RewardModelSettings, micro_batches
@@ -39,12 +41,22 @@ LENGTH_WARNING = 0.7
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One row of preference data as token ids: `better` and, for pairs, `worse`; for labels, `label` (1 safe, 0 unsafe)."""
+    """One row of preference data as token ids.
+
+    Attributes:
+        question: rows of the same question are held out together.
+        better, worse: the preferred answer and, for pairs, the other one, each with its prompt.
+        label: for labels: 1 safe, 0 unsafe.
+        prompt_tokens: tokens of the prompt in both.
+        group: a label for reports, e.g. the language.
+    """
 
     question: str
     better: list[int]
     worse: list[int] | None = None
     label: float = 1.0
+    prompt_tokens: int = 0
+    group: str = ""
 
 
 def split_by_question(rows: Sequence[Judged], share: float, seed: int) -> tuple[list[Judged], list[Judged]]:
@@ -61,7 +73,7 @@ def train_reward_model(
     """Train one reward model from pairs (rows with `worse`) or labels and write it to the step's output `output`.
 
     Returns:
-        Summary: rows, held-out accuracy with interval, mean and spread of held-out scores, correlation of score and length.
+        Summary: rows, and what `measure` found on the held-out ones.
 
     Raises:
         TrainingError: when no rows are left, or the held-out accuracy is not above the recipe's threshold with 95% certainty.
@@ -104,7 +116,7 @@ def train_reward_model(
     model.config.pad_token_id = tokenizer.pad_token_id
     peft_config = lora_config(settings.lora, "SEQ_CLS")
     trainer = (
-        _pair_trainer(model, arguments, training, tokenizer, peft_config)
+        _pair_trainer(model, arguments, training, tokenizer, peft_config, settings.centre)
         if pairs
         else _label_trainer(model, arguments, training, tokenizer, peft_config)
     )
@@ -112,21 +124,11 @@ def train_reward_model(
     trained = trainer.accelerator.unwrap_model(trainer.model)
     if settings.lora is not None:
         trained = trained.merge_and_unload()
-    summary = measure(trained, tokenizer, held_out, pairs)
     summary = {
         "rows": len(training), "rows_identical": given - len(rows), "rows_too_long": len(rows) - len(fitting),
-        "steps": steps, **summary,
+        "steps": steps, **measure(trained, tokenizer.pad_token_id, held_out, pairs),
     }  # fmt: skip
-    if abs(summary["length_correlation"]) > LENGTH_WARNING:
-        print(f"{what}: its scores follow length (correlation {summary['length_correlation']:.2f})", flush=True)
-    low = summary["accuracy_interval"][0]
-    if low <= settings.min_accuracy_above and not is_rehearsal():
-        swapped = ": chosen and rejected may be swapped" if summary["accuracy"] < 0.5 else ""
-        raise TrainingError(
-            f"{what}: held-out accuracy {summary['accuracy']:.3f} (95% from {low:.3f}) is not above "
-            f"{settings.min_accuracy_above}{swapped}",
-            "give more or better rows, train longer, or lower min_accuracy_above in the recipe",
-        )
+    judge_numbers(summary, settings, what)
     if is_main():
         folder = context.output(output)
         trained.config.r1pipe_scale = {"mean": summary["score_mean"], "spread": summary["score_spread"]}
@@ -137,11 +139,13 @@ def train_reward_model(
     return summary
 
 
-def _pair_trainer(model: Any, arguments: dict[str, Any], rows: Sequence[Judged], tokenizer: Any, peft_config: Any) -> Any:
+def _pair_trainer(
+    model: Any, arguments: dict[str, Any], rows: Sequence[Judged], tokenizer: Any, peft_config: Any, centre: float
+) -> Any:
     data = Dataset.from_dict({"chosen_ids": [row.better for row in rows], "rejected_ids": [row.worse for row in rows]})
     return RewardTrainer(
         model=model,
-        args=RewardConfig(max_length=None, **arguments),
+        args=RewardConfig(max_length=None, center_rewards_coefficient=centre or None, **arguments),
         train_dataset=data,
         processing_class=tokenizer,
         peft_config=peft_config,
@@ -164,27 +168,63 @@ def _label_trainer(model: Any, arguments: dict[str, Any], rows: Sequence[Judged]
     )
 
 
-def measure(model: Any, tokenizer: Any, rows: Sequence[Judged], pairs: bool) -> dict[str, Any]:
-    """Held-out accuracy (pairs: better scores above worse; labels: the sign is right), its 95% Wilson interval, scale, length
-    bias."""
-    scores = score_ids(model, tokenizer.pad_token_id, [row.better for row in rows])
-    lengths = [float(len(row.better)) for row in rows]
-    if pairs:
-        worse = score_ids(model, tokenizer.pad_token_id, [row.worse or [] for row in rows])
-        right = sum(high > low for high, low in zip(scores, worse, strict=True))
-        longer = sum(len(row.better) > len(row.worse or []) for row in rows) / len(rows)
-        every, lengths = [*scores, *worse], [*lengths, *(float(len(row.worse or [])) for row in rows)]
-    else:
-        right = sum((score > 0) == (row.label > 0.5) for score, row in zip(scores, rows, strict=True))
-        longer, every = None, scores
-    mean = math.fsum(every) / len(every)
-    spread = math.sqrt(math.fsum((score - mean) ** 2 for score in every) / len(every))
-    return {
-        "held_out": len(rows),
-        "accuracy": right / len(rows),
-        "accuracy_interval": list(wilson(right, len(rows))),
-        "score_mean": mean,
-        "score_spread": spread,
-        "length_correlation": correlation(every, lengths),
-        "longer_wins_share": longer,
-    }
+def judge_numbers(summary: Mapping[str, Any], settings: RewardModelSettings, what: str) -> None:
+    """Say what is odd about a reward model, and refuse one that is too bad to be used.
+
+    Raises:
+        TrainingError: its held-out accuracy is not above the recipe's threshold with 95% certainty.
+    """
+    if abs(summary["length_correlation"]) > LENGTH_WARNING:
+        print(f"{what}: its scores follow length (correlation {summary['length_correlation']:.2f})", flush=True)
+    low = summary["accuracy_interval"][0]
+    if low <= settings.min_accuracy_above and not is_rehearsal():
+        swapped = ": chosen and rejected may be swapped" if summary["accuracy"] < 0.5 else ""
+        raise TrainingError(
+            f"{what}: held-out accuracy {summary['accuracy']:.3f} (95% from {low:.3f}) is not above "
+            f"{settings.min_accuracy_above}{swapped}",
+            "give more or better rows, train longer, or lower min_accuracy_above in the recipe",
+        )
+
+
+def measure(model: Any, pad: int, rows: Sequence[Judged], pairs: bool, label: int = 0) -> dict[str, Any]:
+    """A reward model's numbers on held-out rows; see `r1pipe.train.measuring`.
+
+    Args:
+        label: which output is the score, where a model has several; see `score_ids`.
+    """
+    better = score_ids(model, pad, [row.better for row in rows], label=label)
+    groups = [row.group for row in rows]
+    tokens = [len(row.better) - row.prompt_tokens for row in rows]
+    if not pairs:
+        return label_numbers(better, [row.label > 0.5 for row in rows], tokens, groups)
+    worse = score_ids(model, pad, [row.worse or [] for row in rows], label=label)
+    return pair_numbers(better, worse, tokens, [len(row.worse or []) - row.prompt_tokens for row in rows], groups)
+
+
+def adopt_reward_model(
+    context: StepContext, settings: RewardModelSettings, *, rows: Sequence[Judged], folder: Path, model: Any, tokenizer: Any,
+    output: str, what: str,
+) -> dict[str, Any]:  # fmt: skip
+    """Measure a reward model from elsewhere on the rows, refuse it if it is too bad, and write it to the step's output.
+
+    Args:
+        rows: as the model reads them; all of them are held out, since none is trained on.
+
+    Raises:
+        TrainingError: no row is left, or the accuracy is not above the recipe's threshold with 95% certainty.
+    """
+    differing = [row for row in rows if row.better != row.worse]
+    fitting = [row for row in differing if max(len(row.better), len(row.worse or [])) <= settings.max_tokens]
+    if not fitting:
+        raise TrainingError(f"{what}: none of {len(rows)} rows can be judged", "give more rows, or raise max_tokens")
+    numbers = measure(model, tokenizer.pad_token_id, fitting, fitting[0].worse is not None, settings.logit)
+    summary = {
+        "model": settings.model, "rows": 0, "rows_identical": len(rows) - len(differing),
+        "rows_too_long": len(differing) - len(fitting), "steps": 0, **numbers,
+    }  # fmt: skip
+    judge_numbers(summary, settings, what)
+    if is_main():
+        take(
+            folder, context.output(output), settings.logit, summary["score_mean"], summary["score_spread"], tokenizer.pad_token_id
+        )
+    return summary

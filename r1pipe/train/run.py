@@ -13,6 +13,7 @@ from r1pipe.stage import StepContext
 from r1pipe.stall import finished
 from r1pipe.train.callbacks import RunCallback, drop_unsealed_after
 from r1pipe.train.checkpoint import newest_whole, step_of
+from r1pipe.train.hacking import HackingWatch
 from r1pipe.train.watch import Watch
 
 PROCESS_COUNT, PROCESS_RANK = "WORLD_SIZE", "RANK"
@@ -50,6 +51,7 @@ def make_watch(context: StepContext, what: str, steps: int, boundary: int, belon
         stop_requested=context.stop_requested,
         stall_minutes=context.launch.stall_minutes,
         guards=Guards(context.launch.guards),
+        hacking=HackingWatch(context.launch.hacking),
     )
 
 

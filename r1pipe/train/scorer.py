@@ -6,25 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from transformers import AutoModelForSequenceClassification
+from transformers import AutoConfig, AutoModelForSequenceClassification
 
-from r1pipe.data.chat import split_response
-from r1pipe.data.rows import Attempt, Kind, Score
-from r1pipe.engines.text import judged_ids, load_tokenizer
+from r1pipe.data.rows import Attempt, Score
+from r1pipe.engines.text import load_tokenizer
 from r1pipe.errors import ArtifactError
-from r1pipe.rewards import quantise
 from r1pipe.rewards.base import CUT
+from r1pipe.rewards.preference import LIMIT, PreferenceKind, standardised, to_judge
+from r1pipe.train.adopted import OWN_TEMPLATE, load_classifier, readings
 
-LIMIT = 2.0
-"""Scores are clipped at this many standard deviations: one odd answer must not rule its group. A missing summary scores the
-lower end."""
+__all__ = ["LIMIT", "PreferenceReward", "score_ids"]
 
 
-def score_ids(model: Any, pad: int, rows: Sequence[Sequence[int]], batch: int = 64) -> list[float]:
-    """Raw scores (logits) of token rows; sorted by length inside, so that little is padded, and returned in order."""
+def score_ids(model: Any, pad: int, rows: Sequence[Sequence[int]], batch: int = 64, label: int = 0) -> list[float]:
+    """Raw scores of token rows; sorted by length inside, so that little is padded, and returned in order.
+
+    A model with one output gives its logit; of one with several, the log-odds of output `label` against the others.
+    """
     order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
     scores = [0.0] * len(rows)
     device = next(model.parameters()).device
@@ -39,8 +40,12 @@ def score_ids(model: Any, pad: int, rows: Sequence[Sequence[int]], batch: int = 
             for line, index in enumerate(members):
                 ids[line, : len(rows[index])] = torch.tensor(rows[index])
                 mask[line, : len(rows[index])] = 1
-            logits = model(input_ids=ids.to(device), attention_mask=mask.to(device)).logits[:, 0]
-            for index, value in zip(members, logits.float().tolist(), strict=True):
+            logits = model(input_ids=ids.to(device), attention_mask=mask.to(device)).logits.float()
+            chosen = logits[:, label]
+            if logits.shape[1] > 1:
+                others = [place for place in range(logits.shape[1]) if place != label]
+                chosen = chosen - torch.logsumexp(logits[:, others], dim=1)
+            for index, value in zip(members, chosen.tolist(), strict=True):
                 scores[index] = value
     model.train(was_training)
     return scores
@@ -53,6 +58,8 @@ def loaded(folder: str) -> tuple[Any, Any]:
     Raises:
         ArtifactError: the folder's weights have no scalar head (a fresh one would score at random), or no scale was measured.
     """
+    if getattr(AutoConfig.from_pretrained(folder), OWN_TEMPLATE, False):
+        return load_classifier(Path(folder), 0)
     model, loading = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
     if missing := sorted(loading["missing_keys"]):
         raise ArtifactError(
@@ -79,32 +86,24 @@ class PreferenceReward:
     """
 
     folder: str
-    kind: Literal["helpfulness", "safety"]
+    kind: PreferenceKind
     system: str = ""
     max_tokens: int = 8192
 
     def score(self, attempts: Sequence[Attempt]) -> list[Score | None]:
         """Standardised scores within ±LIMIT on a grid of 1/64; None for prompts of another kind."""
+        result, texts = to_judge(attempts, self.kind)
+        if not texts:
+            return result
         model, tokenizer = loaded(self.folder)
         scale = model.config.r1pipe_scale
-        limit = min(self.max_tokens, getattr(model.config, "max_position_embeddings", self.max_tokens))
-        result: list[Score | None] = [None] * len(attempts)
-        wanted: list[tuple[int, list[int]]] = []
-        for index, attempt in enumerate(attempts):
-            if attempt.problem.kind != self._applies_to:
-                continue
-            text = attempt.text if self.kind == "safety" else split_response(attempt.text).summary
-            if not text.strip():
-                result[index] = Score(-LIMIT, "no summary")
-                continue
-            wanted.append((index, judged_ids(tokenizer, attempt.problem.question, self.system, text)))
-        raw = score_ids(model, tokenizer.pad_token_id, [ids[:limit] for _, ids in wanted])
-        for (index, ids), value in zip(wanted, raw, strict=True):
+        limit = min(self.max_tokens, getattr(model.config, "max_position_embeddings", None) or self.max_tokens)
+        rows = readings(model.config, tokenizer, self.system, [(attempts[index].problem.question, text) for index, text in texts])
+        raw = score_ids(
+            model, tokenizer.pad_token_id, [row.cut(limit) for row in rows], label=getattr(model.config, "r1pipe_logit", 0)
+        )
+        for (index, _), row, value in zip(texts, rows, raw, strict=True):
+            cut = f", {CUT} {limit} tokens" if row.tokens > limit else ""
             standard = (value - scale["mean"]) / (scale["spread"] or 1.0)
-            cut = f", {CUT} {limit} tokens" if len(ids) > limit else ""
-            result[index] = Score(quantise(max(-LIMIT, min(LIMIT, standard))), f"{self.kind} {standard:+.2f}{cut}")
+            result[index] = Score(standardised(value, scale["mean"], scale["spread"]), f"{self.kind} {standard:+.2f}{cut}")
         return result
-
-    @property
-    def _applies_to(self) -> Kind:
-        return self.kind

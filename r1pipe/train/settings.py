@@ -215,6 +215,11 @@ class GrpoSettings(StepConfig):
 class RewardModelSettings(StepConfig):
     """A reward model: the base with a scalar head (3.1: one epoch, batch 256, lr 6e-6, at most 8,192 tokens in training)."""
 
+    model: str = ""
+    """A finished reward model to take instead of training one: a folder with a sequence classifier, or its name where it is in
+    the Hugging Face cache. It is measured on the held-out rows, and reads through its own chat template."""
+    logit: int = Field(default=0, ge=0)
+    """Of such a model with several outputs, the one whose log-odds are the score."""
     epochs: PositiveInt = 1
     learning_rate: PositiveFloat = 6e-6
     batch: PositiveInt = 256
@@ -223,6 +228,8 @@ class RewardModelSettings(StepConfig):
     """Share of the rows, by question, that measures accuracy and is not trained on."""
     min_accuracy_above: float = Field(default=0.5, ge=0, le=1)
     """The step fails unless the lower end of the 95% interval of the held-out accuracy lies above this."""
+    centre: float = Field(default=0.0, ge=0)
+    """For pairs: weight of a term that pulls the sum of a pair's scores to zero (TRL suggests 0.01); 0: none, as in the paper."""
     optimizer: OptimizerSettings = OptimizerSettings()
     lora: LoraSettings | None = None
 

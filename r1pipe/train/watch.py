@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from r1pipe.errors import TrainingError
-from r1pipe.guards import Alarm, Guards, GuardSettings
+from r1pipe.guards import Alarm, Guards, GuardSettings, HackingSettings
 from r1pipe.manifest import write_atomic
 from r1pipe.metrics import MetricsWriter, finite, read_metrics
 from r1pipe.train.checkpoint import SEAL, checkpoints, step_of
+from r1pipe.train.hacking import HackingWatch
 
 GUARD_FILE = "guard.json"
 """Why a run was stopped by a guard, with the batch: in the step's folder."""
@@ -88,6 +89,9 @@ class Watch:
         refresh: steps between copies of the policy into the reference (0: never).
         live: latest numbers for the progress file, filled by the reward side.
         before_step: called with the number of steps done before each optimizer step, also the first after a resume.
+        hacking: what the looks at held-out problems add up to.
+        look: called with the number of steps done at each rollout's end, and at the start of a run that begins at step 0; returns
+            whether it looked, and then a checkpoint is due. Raises when going on would be wrong.
     """
 
     what: str
@@ -109,6 +113,8 @@ class Watch:
     refresh: int = 0
     live: dict[str, Any] = field(default_factory=dict)
     before_step: Callable[[int], None] = lambda step: None
+    hacking: HackingWatch = field(default_factory=lambda: HackingWatch(HackingSettings()))
+    look: Callable[[int], bool] = lambda step: False
     started: float = field(default_factory=time.monotonic)
     first_step: int = 0
 
@@ -118,10 +124,11 @@ class Watch:
         return -(-self.checkpoint_every // self.boundary) * self.boundary
 
     def count_again(self) -> None:
-        """Bring the guards to where they were when the metrics file's last line was written: called on starting and resuming."""
-        self.guards = Guards(self.guards.settings)
+        """Bring guards and looks to where they were when the metrics' last line was written: called on starting and resuming."""
+        self.guards, self.hacking = Guards(self.guards.settings), HackingWatch(self.hacking.settings)
         for line in read_metrics(self.metrics.path):
             self.guards.observe(line)
+            self.hacking.observe(line)
 
     def observe(self, line: Mapping[str, Any]) -> None:
         """Let the guards see a line that was just written.
@@ -129,11 +136,12 @@ class Watch:
         Raises:
             TrainingError: a guard says that going on would be wrong; what it saw and the batch are written down first.
         """
-        alarm = self.guards.observe(line)
+        alarm = self.guards.observe(line) or self.hacking.observe(line)
         if alarm is None:
             return
         if not alarm.fatal:
-            self.notice(int(line["step"]), alarm.problem + (f"; {alarm.hint}" if alarm.hint else ""))
+            kept = f"; {self.kept(alarm.since)[1]}" if alarm.guard == "hacking" else ""
+            self.notice(int(line["step"]), alarm.problem + kept + (f"; {alarm.hint}" if alarm.hint else ""))
             return
         raise self.alarmed(alarm, int(line["step"]))
 
@@ -142,11 +150,21 @@ class Watch:
         self.metrics.write({"kind": "notice", "step": step, "notice": text})
         print(f"{self.what}: {text}", flush=True)
 
+    def kept(self, since: int) -> tuple[str, str]:
+        """The newest whole checkpoint up to a step ("" when there is none), and what to say of it."""
+        sealed = [path for path in checkpoints(self.folder) if (path / SEAL).is_file()]
+        good = next((path.name for path in sealed if step_of(path) <= since), "")
+        return good, f"{good}, from before it began, is kept" if good else "it began before the first checkpoint"
+
+    def good_until(self) -> int | None:
+        """The step up to which the policy was good as far as guards and looks know; None when neither has anything to say."""
+        known = (self.guards.suspect_since(), self.hacking.good_until())
+        return min((step for step in known if step is not None), default=None)
+
     def alarmed(self, alarm: Alarm, step: int) -> TrainingError:
         """The error that a guard stops with: writes `guard.json` and says what is in it."""
         evidence = self.evidence()
-        sealed = [path for path in checkpoints(self.folder) if (path / SEAL).is_file()]
-        good = next((path.name for path in sealed if step_of(path) <= alarm.since), "")
+        good, kept = self.kept(alarm.since)
         record = {
             "guard": alarm.guard,
             "step": step,
@@ -157,7 +175,6 @@ class Watch:
             "batch": evidence,
         }
         write_atomic(self.progress.parent / GUARD_FILE, json.dumps(finite(record), ensure_ascii=False, indent=1).encode())
-        kept = f"{good}, from before it began, is kept" if good else "it began before the first checkpoint"
         return TrainingError("\n".join([f"{self.what}: {alarm.problem}; {kept}", *_shown(evidence)]), alarm.hint)
 
 

@@ -12,6 +12,14 @@ LABELS = {
     "total_mean": "total",
     "pass_at_1": "pass@1",
     "right": "right",
+    "held_out_accuracy": "held-out accuracy",
+    "held_out_preference": "held-out preference",
+    "held_out_helpfulness": "held-out helpfulness",
+    "held_out_safety": "held-out safety",
+    "held_out_tokens": "held-out tokens",
+    "general_tokens": "tokens, general prompts",
+    "refused_harmless": "refused, harmless",
+    "refused_risky": "refused, risky",
     "tokens_mean": "tokens",
     "flat_share": "no signal",
     "flat_right": "all right",
@@ -52,7 +60,7 @@ HEADLINES = (
 
 COUNTS = ("unjudged",)
 
-HIDDEN = ("step", "answers", "tokens_total", "checkpoint")
+HIDDEN = ("step", "answers", "tokens_total", "checkpoint", "look_seconds")
 
 PROGRESS_KEYS = {"tokens": "tokens_mean", "flat_groups": "flat_share", "truncated": "truncated_share"}
 """Key in progress.json -> the same number's key in metrics.jsonl."""

@@ -21,6 +21,7 @@ from r1pipe.metrics import read_metrics, read_progress
 from r1pipe.opening import Opened, run_option
 from r1pipe.stage import Output, Step
 from r1pipe.states import StepPlan
+from r1pipe.train.hacking import told
 from r1pipe.views.made import made
 from r1pipe.views.numbers import Series, amount, collect, label
 from r1pipe.views.plots import finite, plot
@@ -85,6 +86,8 @@ def step_view(opened: Opened, place: StepPlan, width: int) -> RenderableType:
         plots = plots_view(series, width)
         if plots is not None:
             parts += _section(f"metrics {name}".strip(), plots)
+    if manifest is None and (looks := told(read_metrics(opened.run.metrics_path(step)))):
+        parts += _section("looks at held-out problems", summary_view(looks))
     if domains := last_domains(opened, step):
         parts += _section("the last rollout by domain", records_view(domains))
     parts += _failure(opened, place)
@@ -113,7 +116,7 @@ def record(manifest: Manifest) -> RenderableType:
     launch = ", ".join(
         f"{key} {console.value(found)}"
         for key, found in manifest.launch.items()
-        if found not in (None, [], {}, "") and key != "guards"  # they change nothing of what was made
+        if found not in (None, [], {}, "") and key not in ("guards", "hacking")  # they change nothing of what was made
     )
     memory = console.size(manifest.peak_memory_bytes) if manifest.peak_memory_bytes else ""
     device = f"{manifest.device}, {console.size(manifest.peak_device_bytes)}" if manifest.peak_device_bytes else manifest.device
