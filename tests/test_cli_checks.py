@@ -162,7 +162,7 @@ def test_a_file_without_a_needed_column_is_found_with_its_line(tmp_path: Path) -
     text = NANO.read_text().replace('traces = { source = "nano"', 'traces = { source = "traces.jsonl"')
     code, out = check(tmp_path, text)
     assert code == 1
-    assert "traces.jsonl line 1: column 'thinking' is missing" in out
+    assert "traces.jsonl, line 1: column 'thinking' is missing" in out
 
 
 def test_thinking_tags_that_decoding_would_strip_are_found(tmp_path: Path) -> None:
