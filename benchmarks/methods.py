@@ -47,19 +47,19 @@ def sampled(folder: Path, run: Path, samples: int, problems: int, seed: int) -> 
     from r1pipe.engines.base import Sampling, open_engine
     from r1pipe.opening import open_run
     from r1pipe.rewards import Mix
-    from r1pipe.stages.sampling import sample_attempts
+    from r1pipe.stages.sampling import sample_attempts, scored_rows
 
     recipe = open_run(str(run)).recipe
     config = recipe.configs["evaluate"]
     questions = read_problems(run / "0-prepare" / "evaluation")[:problems]
     engine = open_engine("transformers", folder, system=recipe.shared["chat"].system, batch=None, dtype="auto")
     sampling = Sampling(samples, config.temperature, config.top_p, config.max_tokens, seed=seed)
-    attempts = [attempt for attempt, _ in sample_attempts(engine, questions, sampling)]
+    made = sample_attempts(engine, questions, sampling)
     engine.close()
     found: dict[str, list[float]] = {}
-    for attempt, row in zip(attempts, Mix.build(recipe.shared["rewards"].rules).score(attempts), strict=True):
-        if row.verdict in ("right", "wrong"):
-            found.setdefault(attempt.problem.id, []).append(float(row.verdict == "right"))
+    for row in scored_rows(Mix.build(recipe.shared["rewards"].rules), made):
+        if row["verdict"] in ("right", "wrong"):
+            found.setdefault(row["id"], []).append(float(row["verdict"] == "right"))
     return found
 
 
