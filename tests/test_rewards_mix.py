@@ -137,7 +137,7 @@ def test_an_own_reward_is_named_by_import_path(tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_own_reward_of_the_documentation_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (Path(__file__).parent.parent / "docs" / "own.md").read_text()
+    page = (Path(__file__).parent.parent / "docs" / "own-reward.md").read_text()
     (tmp_path / "documented_rewards.py").write_text(page.partition("```python\n")[2].partition("```")[0])
     monkeypatch.syspath_prepend(str(tmp_path))
     mix = Mix.build([RewardSpec(name="documented_rewards:Brevity", options={"limit": 3})])

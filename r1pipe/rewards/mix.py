@@ -23,7 +23,7 @@ from r1pipe.rewards.base import Reward, Score
 
 ANSWER_REWARDS = frozenset({"accuracy", "Accuracy", "cosine_length", "CosineLength"})
 """Rewards that judge the answer: a row whose answer they leave unjudged has no total, and so no part in training."""
-OWN_REWARD = "a reward is a class with a method score(attempts); docs/own.md shows one"
+OWN_REWARD = "a reward is a class with a method score(attempts); docs/own-reward.md shows one"
 """What to do about an own reward of another form."""
 TOTAL_STEP = 1 / 4096
 """Grid of the totals: fine enough for small weights, coarse enough that float32 sums over thousands of rows stay exact."""
