@@ -57,7 +57,7 @@ def verify_resume(
     from r1pipe.opening import open_run
     from r1pipe.rehearsal import report_json, report_lines, verify_resume
 
-    found = verify_resume(open_run(run), stage, keep)
+    found = verify_resume(open_run(run), stage, keep, tell=console.notice)
     console.show(json, lambda: report_json(found), lambda: console.plain("\n".join(report_lines(found))))
     raise typer.Exit(0 if found.passed else 1)
 

@@ -22,6 +22,7 @@ def failure(run: RunDir, step: Step, begun: Begun, ended: Ended) -> StepFailed |
         where = "at once" if ended.code < 0 and not error else "at a safe point"
         return Stopped(f"step {step.name} of run {run.name} stopped {where}", f"r1pipe resume {shown(run)}   goes on from there")
     advice = str(error.get("hint", "")).replace("--redo STEP", f"--run {shown(run)} --redo {step.name}")
+    advice = advice.replace("inspect STEP", f"inspect {step.name} --run {shown(run)}")
     said = last_lines(run.log_path(step, begun.attempt))
     if error:
         name, what = str(error.get("type")), str(error.get("problem"))

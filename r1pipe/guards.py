@@ -164,7 +164,8 @@ def _rollout_signs(line: Mapping[str, Any], settings: GuardSettings) -> Iterator
             yield Sign(
                 f"zero {name}", value, value == 0.0, settings.zero_reward_rollouts,
                 f"reward {name} has been zero for every answer {{lasted}}: nothing can be learned from it",
-                "look at the answers with `r1pipe inspect STEP --part last`: easier problems, another prompt, or a longer limit; "
+                "look at the answers with `r1pipe inspect STEP --part last`: easier problems, another prompt, a longer limit, "
+                "or a lower learning rate where it was above zero before; "
                 "[launch.guards] zero_reward_rollouts says when to stop",
             )  # fmt: skip
     truncated, flat = _number(line.get("truncated_share")), _number(line.get("flat_share"))

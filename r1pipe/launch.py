@@ -158,14 +158,14 @@ def run_process(
 
 
 def last_lines(log: Path, count: int = 6) -> list[str]:
-    """The last lines of a log that say something."""
+    """The last lines of a log that say something; of a progress bar, how it stood last."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 20_000))
             text = file.read().decode("utf-8", "replace")
     except FileNotFoundError:
         return []
-    return [line.rstrip()[:300] for line in text.split("\n") if line.strip()][-count:]
+    return [line.rstrip().rpartition("\r")[2][:300] for line in text.split("\n") if line.strip()][-count:]
 
 
 class _Progress:

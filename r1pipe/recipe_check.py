@@ -40,11 +40,12 @@ EXPECTED = {
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One thing that is wrong: where, a sentence, and what to do about it."""
+    """One thing that is wrong: where, a sentence, what to do about it, and whether `path` is a section whose keys disagree."""
 
     path: KeyPath
     sentence: str
     hint: str = ""
+    whole: bool = False
 
 
 def shown(value: Any) -> str:
@@ -137,7 +138,7 @@ def _mistake(details: Any, model: type[BaseModel], raw: Mapping[str, Any], at: K
     if kind == "extra_forbidden":
         return unknown_key((*at, *details["loc"]), list(_model_at(model, details["loc"][:-1]).model_fields), elsewhere)
     if not local:
-        return Mistake(path, str(details["msg"]).removeprefix("Value error, "))
+        return Mistake(path, str(details["msg"]).removeprefix("Value error, "), whole=True)
     key = dotted(local) if any(isinstance(part, int) for part in local) else str(local[-1])
     if kind == "missing":
         return Mistake(path, f"{key} needs a value")
@@ -217,8 +218,10 @@ def as_error(mistakes: Sequence[Mistake], lines: Sequence[KeyLine], where: str, 
         origin = next(
             (words for key, words in origins.items() if path[: len(key)] == key or (not line and key[: len(path)] == path)), ""
         )
-        section = f", [{dotted(path[:-1])}]" if len(path) > 1 else ""
-        place = origin or (f"{where} line {line}{section}" if line else f"{where}{section}")
+        named = path if mistake.whole else path[:-1]
+        section = f", [{dotted(named)}]" if named else ""
+        given = [f" with {words}" for key, words in origins.items() if mistake.whole and key[: len(path)] == path]
+        place = origin or "".join((f"{where} line {line}{section}" if line else f"{where}{section}", *given))
         placed.append((0 if origin else line or 0, f"{place}: {mistake.sentence}", mistake.hint))
     placed.sort(key=lambda entry: entry[0])
     problems = [f"{words} ({hint})" if hint and len(placed) > 1 else words for _, words, hint in placed[:MOST_MISTAKES]]

@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -84,12 +84,19 @@ class Rehearsal:
         return self.verdict != "different"
 
 
-def verify_resume(opened: Opened, named: str, keep: bool = False, observer: Observer | None = None) -> Rehearsal:
+def verify_resume(
+    opened: Opened,
+    named: str,
+    keep: bool = False,
+    observer: Observer | None = None,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Rehearsal:
     """Prove that a training step of a run resumes exactly; the run itself is only read.
 
     Args:
         named: stage or step; of a stage with several steps, the one that trains.
         keep: leave the scratch runs where they are.
+        tell: is given a line before each part, for whoever waits.
 
     Raises:
         StateError: the step does not train, what it reads is not there, or it could not be killed in its middle.
@@ -100,14 +107,18 @@ def verify_resume(opened: Opened, named: str, keep: bool = False, observer: Obse
     scratch = Path(tempfile.mkdtemp(prefix=".verify-resume-", dir=opened.run.root.parent))
     try:
         with _few_rows(short.launches[step.name].processes):
+            tell(f"{step.name}, shortened to {last} optimizer steps: first unbroken")
             whole = _Scratch(opened, step, short, scratch, "unbroken", observer)
             manifest = whole.finish()
             killed = _Scratch(opened, step, short, scratch, "killed", observer)
+            tell(f"the same again, to be killed after step {last // 2}")
             killed_after = killed.run_and_kill(last // 2)
+            tell(f"killed after the checkpoint of step {killed_after}; going on from there")
             killed.finish()
             models = _compare(whole, killed)
             noise: dict[str, Difference] = {}
             if any(difference.differing for difference in models.values()):
+                tell("the weights differ; a second unbroken run shows how much of it is the machine's own")
                 again = _Scratch(opened, step, short, scratch, "again", observer)
                 again.finish()
                 noise = _compare(whole, again)

@@ -245,6 +245,12 @@ def test_steps_and_seeds_that_the_trainers_would_read_otherwise_are_refused(tmp_
     assert f"--set {setting}" in done.err
 
 
+def test_settings_that_disagree_are_named_with_their_section_and_what_was_typed(tmp_path: Path) -> None:
+    done = r1pipe(tmp_path, "plan", "--recipe", "nano-zero", "--set", "zero.train.clip_high=0.28", columns=400)
+    assert done.code == 2
+    assert "[zero.train] with --set zero.train.clip_high=0.28: clip_high (0.28) is below clip (10.0)" in done.err
+
+
 def test_a_stage_that_the_recipe_leaves_out_is_said_when_the_run_begins(tmp_path: Path) -> None:
     text = (Path(__file__).parents[1] / "r1pipe/recipes/nano.toml").read_text()
     shorter = re.sub(r"\[reasoning-rl\].*?(?=\n\[)", "", text, flags=re.DOTALL)

@@ -43,7 +43,15 @@ def test_the_ledger_and_the_traces_can_be_looked_into(full: Path) -> None:
     assert "R1-Zero, thinking as sampled" in r1pipe(full, "inspect", "zero/build/traces", "--limit", "1", columns=160).out
     ledger = r1pipe(full, "inspect", "zero/build/ledger", "--limit", "1", columns=160)
     assert ledger.code == 0
-    assert all(words in ledger.out for words in ("kept", "answer alone"))
+    assert all(words in ledger.out for words in ("kept", "answer alone", "outcome   dropped 70   kept 50"))
+
+
+def test_an_attempt_of_the_ledger_is_found_by_its_reason(full: Path) -> None:
+    ledger = "zero/build/ledger"
+    rows = json.loads(r1pipe(full, "inspect", ledger, "--limit", "200", "--json").out)["rows"]
+    dropped = next(row for row in rows if row["outcome"] == "dropped")
+    with_reason = json.loads(r1pipe(full, "inspect", ledger, "--find", dropped["reason"], "--json").out)
+    assert with_reason["matching"] == sum(dropped["reason"] in row["reason"] for row in rows)
 
 
 def test_another_setting_of_the_builder_blocks_what_read_its_traces(full: Path) -> None:

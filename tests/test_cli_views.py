@@ -93,6 +93,26 @@ def test_the_switch_to_preference_rewards_falls_on_a_rollout() -> None:
     assert "join at step 12 of 24" in words
 
 
+def test_an_objective_beside_the_papers_is_named_with_what_the_recipe_keeps_of_its_own() -> None:
+    assert "objective" not in sentences("reasoning-rl")
+    words = sentences("reasoning-rl", "reasoning-rl.preset=dr-grpo", "reasoning-rl.kl=0.001", "reasoning-rl.clip=0.2")
+    assert "the objective is that of preset dr-grpo, but for kl=0.001, which the recipe sets" in words
+    words = sentences("reasoning-rl", "reasoning-rl.preset=dapo", "reasoning-rl.kl=0", "reasoning-rl.clip=0.2")
+    assert "the objective is that of preset dapo" in words
+    assert "the recipe sets" not in words
+
+
+def test_adapters_are_named() -> None:
+    for step in ("reasoning-rl", "cold-start"):
+        assert "adapters" not in sentences(step)
+        assert "adapters of rank 8 are trained" in sentences(step, f"{step}.lora.rank=8")
+
+
+def test_without_a_kl_term_no_reference_is_replaced() -> None:
+    assert "the reference is replaced" in sentences("reasoning-rl")
+    assert "the reference is replaced" not in sentences("reasoning-rl", "reasoning-rl.kl=0")
+
+
 def test_sampling_and_evaluation_are_products() -> None:
     words = sentences(
         "rejection-sft/sample", "rejection-sft.sample.problems=1000", "rejection-sft.sample.samples=3",

@@ -17,7 +17,7 @@ from toy_pipeline import SHORT
 
 from r1pipe import processes
 from r1pipe.errors import StepFailed, Stopped
-from r1pipe.launch import BEGUN, StopRequest, command, environment
+from r1pipe.launch import BEGUN, StopRequest, command, environment, last_lines
 from r1pipe.manifest import read_begun
 from r1pipe.observer import Observer
 from r1pipe.recipe import Launch
@@ -252,3 +252,9 @@ def test_the_first_process_that_fails_speaks_for_the_step(tmp_path: Path, monkey
     begun = read_begun(toy.path("work/double", "begun.json"))
     assert begun is not None
     assert processes.marked(BEGUN, begun.id) == []
+
+
+def test_of_a_progress_bar_in_a_log_only_its_last_state_is_shown(tmp_path: Path) -> None:
+    log = tmp_path / "attempt-1.log"
+    log.write_text("begins\n\rloading: 0%\rloading: 50%\rloading: 100%\r\nends\r\n", newline="")
+    assert last_lines(log) == ["begins", "loading: 100%", "ends"]

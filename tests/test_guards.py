@@ -155,6 +155,7 @@ def test_a_run_whose_reward_falls_silent_stops_keeps_the_last_good_checkpoint_an
     kept = sorted(path.name for path in (folder / "checkpoints").glob("checkpoint-*"))
     assert kept == ["checkpoint-4", "checkpoint-8"]  # one is kept by the launch, the good one beside it
     assert "checkpoint-4, from before it began, is kept" in said
+    assert "r1pipe run-all --redo STEP --set KEY=VALUE   makes it anew" in said
     assert "rollout 4 (rollouts/part-00004.parquet)" in said
     batch = record["batch"]
     assert len(batch["problems"]) == 4

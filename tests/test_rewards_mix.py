@@ -136,6 +136,26 @@ def test_an_own_reward_is_named_by_import_path(tmp_path: Path, monkeypatch: pyte
     assert mix.weights == {"Brevity": 1.0}
 
 
+def test_the_own_reward_of_the_documentation_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "own-reward.md").read_text()
+    (tmp_path / "documented_rewards.py").write_text(page.partition("```python\n")[2].partition("```")[0])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    mix = Mix.build([RewardSpec(name="documented_rewards:Brevity", options={"limit": 3})])
+    assert [row.total for row in mix.score([attempt("abc"), attempt("abcd")])] == [1.0, 0.0]
+
+
+def test_a_reward_that_gives_bare_numbers_is_refused_with_its_name() -> None:
+    with pytest.raises(RuntimeError, match=r"'bare' gave 1.0 for problem 'p', where a Score or None is expected"):
+        Mix((Part("bare", ByPosition((1.0,)), 1.0),)).score([attempt("x")])  # type: ignore[arg-type]
+
+
+def test_an_own_reward_that_is_a_function_is_told_what_a_reward_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "function_rewards.py").write_text("def brevity(attempts):\n    return []\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(RecipeError, match=r"a class with a method score\(attempts\)"):
+        Mix.build([RewardSpec(name="function_rewards:brevity")])
+
+
 def sum_in_order(values: np.ndarray) -> np.float32:
     """A sum in single precision, one after the other."""
     total = np.float32(0)

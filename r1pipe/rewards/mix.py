@@ -23,6 +23,8 @@ from r1pipe.rewards.base import Reward, Score
 
 ANSWER_REWARDS = frozenset({"accuracy", "Accuracy", "cosine_length", "CosineLength"})
 """Rewards that judge the answer: a row whose answer they leave unjudged has no total, and so no part in training."""
+OWN_REWARD = "a reward is a class with a method score(attempts); docs/own-reward.md shows one"
+"""What to do about an own reward of another form."""
 TOTAL_STEP = 1 / 4096
 """Grid of the totals: fine enough for small weights, coarse enough that float32 sums over thousands of rows stay exact."""
 
@@ -75,9 +77,9 @@ def load_reward(name: str, options: Mapping[str, Any]) -> Reward:
     try:
         reward: Reward = getattr(module, class_name)(**options)
     except (TypeError, ValueError) as error:
-        raise RecipeError(f"reward {name!r} does not accept its options {dict(options)}: {error}") from error
+        raise RecipeError(f"reward {name!r} does not accept its options {dict(options)}: {error}", OWN_REWARD) from error
     if not callable(getattr(reward, "score", None)):
-        raise RecipeError(f"reward {name!r} has no method score(attempts)", "see r1pipe/rewards/base.py for the interface")
+        raise RecipeError(f"reward {name!r} has no method score(attempts)", OWN_REWARD)
     return reward
 
 
@@ -164,6 +166,11 @@ def score_checked(part: Part, attempts: Sequence[Attempt]) -> list[Score | None]
     if len(scores) != len(attempts):
         raise RuntimeError(f"reward {part.name!r} returned {len(scores)} scores for {len(attempts)} attempts")
     for attempt, score in zip(attempts, scores, strict=True):
+        if score is not None and not isinstance(score, Score):
+            raise RuntimeError(
+                f"reward {part.name!r} gave {score!r} for problem {attempt.problem.id!r}, where a Score or None is expected: "
+                "from r1pipe.rewards import Score"
+            )
         if score is not None and score.value is not None and not math.isfinite(score.value):
             raise RuntimeError(
                 f"reward {part.name!r} gave {score.value} for problem {attempt.problem.id!r}; rewards must be finite"

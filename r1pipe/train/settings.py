@@ -123,6 +123,11 @@ class GrpoSettings(StepConfig):
         """The step at which the length limit is raised: `raise_from_step` at the start of the nearest rollout."""
         return None if self.raise_from_step is None else rollout_start(self.raise_from_step, self.minibatches)
 
+    @property
+    def beside_the_preset(self) -> dict[str, Any]:
+        """What of the objective is not as the preset has it, because the recipe says so."""
+        return {key: getattr(self, key) for key, named in PRESETS[self.preset].items() if getattr(self, key) != named}
+
     def token_limit(self, step: int) -> int:
         """The length limit of the answers that are sampled after `step` optimizer steps."""
         raised = self.raise_step is not None and step >= self.raise_step
@@ -180,8 +185,11 @@ class GrpoSettings(StepConfig):
                 "RL needs 1.0"
             )
         if self.clip_high is not None and self.clip_high < self.clip:
+            filled_in = PRESETS[self.preset]
+            of = f" of preset {self.preset}" if filled_in["clip_high"] == self.clip_high else ""
             raise ValueError(
-                f"clip_high ({self.clip_high}) is below clip ({self.clip}): it is the upper range, and the wider one"
+                f"clip_high ({self.clip_high}{of}) is below clip ({self.clip}): it is the upper range, and the wider one"
+                + (f"; clip stands in the section and wins over the preset's: set clip = {filled_in['clip']}" if of else "")
             )
         if self.ratio == "sequence" and self.loss != "grpo":
             raise ValueError(

@@ -21,6 +21,8 @@ from r1pipe.train.hacking import HackingWatch
 
 GUARD_FILE = "guard.json"
 """Why a run was stopped by a guard, with the batch: in the step's folder."""
+ANEW = "r1pipe run-all --redo STEP --set KEY=VALUE   makes it anew; resumed as it is, it stops again while the sign lasts"
+"""How to go on after a guard: a plain resume would stop at the same place."""
 SHOWN_CHARACTERS = 200
 """Of a question or an answer in a message; guard.json has them whole."""
 
@@ -175,7 +177,7 @@ class Watch:
             "batch": evidence,
         }
         write_atomic(self.progress.parent / GUARD_FILE, json.dumps(finite(record), ensure_ascii=False, indent=1).encode())
-        return TrainingError("\n".join([f"{self.what}: {alarm.problem}; {kept}", *_shown(evidence)]), alarm.hint)
+        return TrainingError("\n".join([f"{self.what}: {alarm.problem}; {kept}", *_shown(evidence)]), f"{alarm.hint}\n{ANEW}")
 
 
 def _shown(evidence: Mapping[str, Any]) -> list[str]:

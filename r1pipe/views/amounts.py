@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from r1pipe.console import value
+from r1pipe.console import setting, value
 from r1pipe.errors import R1PipeError
 from r1pipe.recipe import Launch
 from r1pipe.stage import Step
@@ -20,7 +20,7 @@ from r1pipe.stages.sections import SamplingSection
 from r1pipe.stages.traces import Config as TracesConfig
 from r1pipe.stages.traces import rewriting_note
 from r1pipe.stages.zero import Config as ZeroConfig
-from r1pipe.train.settings import DEFAULT_MICRO_BATCH, GrpoSettings, RewardModelSettings, SftSettings, micro_batches
+from r1pipe.train.settings import DEFAULT_MICRO_BATCH, GrpoSettings, LoraSettings, RewardModelSettings, SftSettings, micro_batches
 
 
 def amounts(step: Step, config: Any, launch: Launch) -> list[str]:
@@ -32,7 +32,10 @@ def amounts(step: Step, config: Any, launch: Launch) -> list[str]:
     if isinstance(config, GrpoSettings):
         return _grpo(config, launch)
     if isinstance(config, SftSettings):
-        return [f"{config.epochs} epochs in batches of {value(config.batch)} rows{_split(config.batch, launch)}"]
+        return [
+            f"{config.epochs} epochs in batches of {value(config.batch)} rows{_split(config.batch, launch)}",
+            *_adapters(config.lora),
+        ]
     if isinstance(config, RewardModelsConfig):
         models = {"helpfulness": config.helpfulness, "safety": config.safety}
         return [_reward_model(name, settings, launch) for name, settings in models.items()]
@@ -110,7 +113,10 @@ def _grpo(config: GrpoSettings, launch: Launch) -> list[str]:
     if config.raise_step is not None:
         limits = f"from {value(config.max_completion_tokens)} to {value(config.longest_answer)} tokens"
         lines.append(f"the length limit is raised {limits} at step {config.raise_step}")
-    if config.refresh_reference and config.refresh_reference < config.steps:
+    lines += _adapters(config.lora)
+    if objective := _objective(config):
+        lines.append(objective)
+    if config.kl and config.refresh_reference and config.refresh_reference < config.steps:
         refreshes = (config.steps - 1) // config.refresh_reference
         often = "once" if refreshes == 1 else f"{refreshes} times"
         lines.append(f"the reference is replaced by the policy every {config.refresh_reference} steps, {often}")
@@ -122,6 +128,20 @@ def _grpo(config: GrpoSettings, launch: Launch) -> list[str]:
         share = f"{config.general_share:.0%} of the questions are general from then on"
         lines.append(f"preference rewards join at step {config.switch_step} of {config.steps}; {share}")
     return lines
+
+
+def _adapters(lora: LoraSettings | None) -> list[str]:
+    """What is trained, when it is not all weights."""
+    return [f"adapters of rank {lora.rank} are trained, and merged into the model that is handed on"] if lora else []
+
+
+def _objective(config: GrpoSettings) -> str:
+    """The objective where it is another than the paper's; how often the reference is replaced is said apart."""
+    own = {key: found for key, found in config.beside_the_preset.items() if key != "refresh_reference"}
+    if config.preset == "paper" and not own:
+        return ""
+    but = f", but for {', '.join(f'{key}={setting(found)}' for key, found in own.items())}, which the recipe sets" if own else ""
+    return f"the objective is that of preset {config.preset}{but}"
 
 
 def _reward_model(name: str, settings: RewardModelSettings, launch: Launch) -> str:

@@ -26,7 +26,8 @@ LABELS = {
     "flat_wrong": "all wrong",
     "truncated_share": "cut off",
     "unjudged": "unjudged",
-    "thinking_characters": "thinking length",
+    "cut": "read in part",
+    "thinking_characters": "thinking characters",
     "reflection": "reflection words",
     "mixed_share": "mixed languages",
     "kl": "KL",
@@ -58,7 +59,7 @@ HEADLINES = (
 )
 """What a running step shows beside its reward parts."""
 
-COUNTS = ("unjudged",)
+COUNTS = ("unjudged", "cut")
 
 HIDDEN = ("step", "answers", "tokens_total", "checkpoint", "look_seconds")
 

@@ -75,6 +75,8 @@ def _step(opened: Opened, place: StepPlan, every_setting: bool) -> RenderableTyp
         settings = settings_of(opened, step, every_setting)
         if settings and (every_setting or len(settings) <= MOST_SETTINGS):
             lines.append(console.plain("  ".join(f"{key}={console.setting(found)}" for key, found in settings.items()), "dim"))
+        elif settings:
+            lines.append(Text(f"{len(settings)} settings of the recipe; --settings shows them", "dim"))
     return Group(head, Padding(Group(*lines), (0, 0, 0, 4))) if lines else head
 
 

@@ -36,8 +36,11 @@ PLAIN_COLUMNS = (
 )
 """Columns that have a place of their own and are not listed among the rest."""
 
-DETAILS = ("domain", "language", "origin", "ended", "outcome", "reason", "summary_from", "notes")
-"""Columns that stand in a row's first line; the last four are those of the cold-start builder's ledger."""
+DETAILS = ("domain", "language", "origin", "ended", "outcome", "summary_from", "notes")
+"""Columns that stand in a row's first line, unless they are its texts; the last three are the cold-start builder's."""
+
+LEDGER_TEXTS = ("id", "reason", "thinking_from", "summary_from", "notes")
+"""Columns of the ledger that are shown as a row's texts: it holds no others."""
 
 
 def texts_of(row: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -48,6 +51,8 @@ def texts_of(row: Mapping[str, Any]) -> list[tuple[str, str]]:
         if response.thinking is not None:
             texts.append(("thinking", response.thinking))
         texts.append(("answer", response.summary))
+    elif "outcome" in row:
+        texts += [(name.replace("_", " "), str(row[name])) for name in LEDGER_TEXTS if row.get(name)]
     else:
         names = (
             ("thinking", "thinking"),
@@ -68,7 +73,8 @@ def about(found: Found, unit: str, separator: str = " · ") -> Text:
     text = Text.assemble((f"#{found.number}", "bold"))
     if row.get("verdict"):
         text.append("  ").append_text(Text(str(row["verdict"]), style=console.VERDICT_STYLES.get(str(row["verdict"]), "")))
-    details = [str(row[name]) for name in DETAILS if row.get(name)]
+    texts = LEDGER_TEXTS if "outcome" in row else ()
+    details = [str(row[name]) for name in DETAILS if row.get(name) and name not in texts]
     if row.get("level"):
         details.append(f"level {row['level']}")
     if "tried" in row:
@@ -198,7 +204,7 @@ def counts_line(
         for number, (found, count) in enumerate(counter.most_common(8)):
             text.append("   " if number else "")
             text.append_text(
-                console.one_line(found or "(none)", console.VERDICT_STYLES.get(found, "") if name == "verdict" else "", 40)
+                console.one_line(found or "(none)", console.VERDICT_STYLES.get(found, "") if name == "verdict" else "", 80)
             )
             text.append(f" {count:,}", style="bold")
         if len(counter) > 8:

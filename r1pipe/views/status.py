@@ -10,6 +10,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from r1pipe import console
+from r1pipe.errors import Stopped
+from r1pipe.failures import read_error
 from r1pipe.lock import describe_lock, is_live
 from r1pipe.metrics import read_metrics, read_progress
 from r1pipe.opening import Opened, named, run_option
@@ -61,9 +63,12 @@ def detail(opened: Opened, place: StepPlan, working: bool) -> Text:
             return console.one_line(f"begins again, stopped at {words}" if where else words, "cyan")
         if working and isinstance(left := now.get("seconds_left"), int | float):
             words += f", about {console.duration(left, whole=True)} left"
-        return console.one_line(
-            words if working else f"stopped at {words}" if where else place.why, "cyan" if working else "yellow"
-        )
+        if working:
+            return console.one_line(words, "cyan")
+        error = read_error(opened.run, place.step, place.begun) if place.begun else {}
+        why = "" if error.get("type") == Stopped.__name__ else str(error.get("problem") or "")
+        words = f"stopped at {words}" if where else place.why
+        return console.one_line(f"{words}: {why.splitlines()[0]}" if why else words, "yellow")
     style = "red" if place.state in ("changed", "stale") else "dim"
     return console.one_line(place.why if place.state == "todo" else f"{place.state}: {place.why}", style)
 

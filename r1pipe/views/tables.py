@@ -18,7 +18,7 @@ COUNTED = ("verdict", "outcome", "reason", "ended", "finish", "domain", "languag
 RATE = "pass_rate"
 """A column of shares that is counted in tenths."""
 
-SEARCHED = ("question", "completion", "answer", "thinking", "summary", "chosen", "rejected", "response")
+SEARCHED = ("question", "completion", "answer", "thinking", "summary", "chosen", "rejected", "response", "reason", "notes")
 """Columns in which `--find` looks."""
 
 
