@@ -42,7 +42,12 @@ def failure(run: RunDir, step: Step, begun: Begun, ended: Ended) -> StepFailed |
         advice = f"make room on the disk that holds {run.root}"
     if said:
         problem += "\nlast lines of its log:\n" + "\n".join(f"  {line}" for line in said)
-    return StepFailed(problem, how_to_go_on(run, step, begun.attempt, advice))
+    return StepFailed(problem, how_to_go_on(run, step, begun.attempt, _to_type(advice, run, step)))
+
+
+def _to_type(advice: str, run: RunDir, step: Step) -> str:
+    """Advice of a step's process, which knows neither the run's name nor its own, as it can be typed."""
+    return advice.replace("run-all --redo STEP", f"run-all --run {shown(run)} --redo STEP").replace("STEP", step.name)
 
 
 def read_error(run: RunDir, step: Step, begun: Begun) -> dict[str, Any]:

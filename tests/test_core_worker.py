@@ -68,6 +68,25 @@ def test_a_failed_step_says_what_happened_stays_partial_and_goes_on(short: Toy, 
     assert lines == [1, 2, 3, 4, 5, 6]
 
 
+def test_advice_of_a_step_can_be_typed_as_it_stands(short: Toy) -> None:
+    from r1pipe.failures import failure
+    from r1pipe.launch import Ended
+    from r1pipe.manifest import to_json
+
+    short.set("work.double.fail=ours")
+    run_all_fails(short)
+    step = short.pipeline.step("work/double")
+    begun = read_begun(short.run.begun_path(step))
+    assert begun is not None
+    said = {"begun": begun.id, "type": "TrainingError", "problem": "other settings"}
+    for hint, typed in (
+        ("redo the step with `r1pipe run-all --redo STEP`", "redo the step with `r1pipe run-all --run demo --redo work/double`"),
+        ("look with `r1pipe inspect STEP --part last`", "look with `r1pipe inspect work/double --part last`"),
+    ):
+        short.run.error_path(step).write_bytes(to_json({**said, "hint": hint}))
+        assert failure(short.run, step, begun, Ended(1, 1.0, False)).hint.split("\n")[0] == typed
+
+
 def test_a_full_disk_is_called_a_full_disk(short: Toy) -> None:
     short.set("work.double.fail=full")
     error = run_all_fails(short)
