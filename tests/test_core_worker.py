@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from core_helpers import LOADER, Toy, drive, make_toy, wait_for
@@ -17,6 +19,7 @@ from toy_pipeline import SHORT
 
 from r1pipe import processes
 from r1pipe.errors import StepFailed, Stopped
+from r1pipe.files import is_disk_full
 from r1pipe.launch import BEGUN, StopRequest, command, environment
 from r1pipe.manifest import read_begun
 from r1pipe.observer import Observer
@@ -92,6 +95,14 @@ def test_a_full_disk_is_called_a_full_disk(short: Toy) -> None:
     error = run_all_fails(short)
     assert "make room on the disk that holds runs/demo" in error.hint
     assert not short.path("work/double", "manifest.json").exists()
+
+
+def test_an_error_of_a_library_on_a_full_disk_is_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = RuntimeError("[enforce fail at inline_container.cc:664] . unexpected pos 6836224 vs 6836112")
+    assert not is_disk_full(error, tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=4096))
+    assert is_disk_full(error, tmp_path)
+    assert not is_disk_full(error, tmp_path / "nowhere")
 
 
 def test_a_step_that_cannot_be_imported_shows_its_log(short: Toy) -> None:
