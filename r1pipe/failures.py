@@ -21,9 +21,7 @@ def failure(run: RunDir, step: Step, begun: Begun, ended: Ended) -> StepFailed |
     if ended.code == Stopped.exit_code or error.get("type") == Stopped.__name__ or (ended.stopped and ended.code < 0):
         where = "at once" if ended.code < 0 and not error else "at a safe point"
         return Stopped(f"step {step.name} of run {run.name} stopped {where}", f"r1pipe resume {shown(run)}   goes on from there")
-    advice = str(error.get("hint", "")).replace("--redo STEP", f"--run {shown(run)} --redo {step.name}")
-    advice = advice.replace("inspect STEP", f"inspect {step.name} --run {shown(run)}")
-    said = last_lines(run.log_path(step, begun.attempt))
+    advice, said = str(error.get("hint", "")), last_lines(run.log_path(step, begun.attempt))
     if error:
         name, what = str(error.get("type")), str(error.get("problem"))
         ours = not error.get("traceback")
@@ -43,7 +41,13 @@ def failure(run: RunDir, step: Step, begun: Begun, ended: Ended) -> StepFailed |
         advice = f"make room on the disk that holds {run.root}"
     if said:
         problem += "\nlast lines of its log:\n" + "\n".join(f"  {line}" for line in said)
-    return StepFailed(problem, how_to_go_on(run, step, begun.attempt, advice))
+    return StepFailed(problem, how_to_go_on(run, step, begun.attempt, _to_type(advice, run, step)))
+
+
+def _to_type(advice: str, run: RunDir, step: Step) -> str:
+    """Advice of a step's process, which knows neither the run's name nor its own, as it can be typed."""
+    named = advice.replace("run-all --redo STEP", f"run-all --run {shown(run)} --redo STEP")
+    return named.replace("inspect STEP", f"inspect STEP --run {shown(run)}").replace("STEP", step.name)
 
 
 def read_error(run: RunDir, step: Step, begun: Begun) -> dict[str, Any]:

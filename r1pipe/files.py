@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 from pathlib import Path
 
 from r1pipe.errors import ArtifactError
 
 DISK_FULL_EXIT = 74
 """Exit code of a step's process that found the disk full, when it may not even be able to write down why."""
+
+NOTHING_FREE = 2**20
+"""Bytes: less than this free is no space left."""
 
 
 def write_atomic(path: Path, content: bytes, durable: bool = True) -> None:
@@ -52,11 +56,17 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def is_disk_full(error: BaseException) -> bool:
-    """Whether an error, or the one that caused it, says that there is no space left (or no quota, or that a file is too big)."""
+def is_disk_full(error: BaseException, folder: Path | None = None) -> bool:
+    """Whether an error, or the one that caused it, says that there is no space left (or no quota, or that a file is too big).
+
+    Args:
+        folder: where was written; libraries that write weights have errors of their own, so the disk itself is looked at too.
+    """
     cause = error.__cause__
     number = error.errno if isinstance(error, OSError) else None
-    return number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or (cause is not None and is_disk_full(cause))
+    if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or (cause is not None and is_disk_full(cause)):
+        return True
+    return folder is not None and folder.is_dir() and shutil.disk_usage(folder).free < NOTHING_FREE
 
 
 def describe_os_error(error: OSError) -> str:

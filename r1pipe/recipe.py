@@ -243,7 +243,13 @@ def _check(text: str, where: str, pipeline: Pipeline, origins: Mapping[KeyPath, 
     head, found = validate(Head, {key: value for key, value in data.items() if key in Head.model_fields}, (), elsewhere)
     mistakes += found
     if head is not None and head.pipeline != pipeline.name:
-        mistakes.append(Mistake(("pipeline",), f"pipeline is {shown(head.pipeline)}, but was read as {shown(pipeline.name)}"))
+        mistakes.append(
+            Mistake(
+                ("pipeline",),
+                f"pipeline is {shown(head.pipeline)}, but was read as {shown(pipeline.name)}: another one has other sections",
+                "start a new run from a recipe that is for it: r1pipe recipes lists them",
+            )
+        )
     if pipeline.reads_base() and not data.get("base"):
         mistakes.append(
             Mistake(("base",), "the recipe names no base model", 'add a section [base] with model = "NAME or FOLDER"')

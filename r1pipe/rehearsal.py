@@ -188,6 +188,8 @@ def _short_grpo(config: GrpoSettings, count: int) -> tuple[dict[str, Any], int, 
         changes |= {"raised_completion_tokens": 2 * MOST_TOKENS, "raise_from_step": last - minibatches}
     if "preference_from_step" in type(config).model_fields:
         changes["preference_from_step"] = last - minibatches
+    if getattr(config, "general_share", 0):
+        changes["general_share"] = 0.5  # of so few questions at least one, and not all
     return changes, minibatches, last
 
 

@@ -105,7 +105,7 @@ def _run(run: RunDir, pipeline: Pipeline, step: Step, begun: Begun, stop: thread
         with contextlib.suppress(OSError):  # the log may be on the disk that is full
             traceback.print_exc()
         _hand_over_error(run, step, begun, error)
-        return DISK_FULL_EXIT if is_disk_full(error) else 1
+        return DISK_FULL_EXIT if is_disk_full(error, run.step_dir(step)) else 1
 
 
 def _context(run: RunDir, pipeline: Pipeline, step: Step, begun: Begun, stop: threading.Event) -> StepContext:

@@ -77,6 +77,16 @@ def test_an_empty_folder_and_a_torn_seal_are_no_checkpoints(tmp_path: Path) -> N
     assert ["checkpoint-6" in notices[0], "checkpoint-4" in notices[1], "torn" in notices[1]] == [True] * 3
 
 
+@pytest.mark.parametrize(
+    "seal_text", ["{}", "[]", "null", '{"files": [], "belongs_to": {}}', '{"files": {"a": 1}, "belongs_to": {}}']
+)
+def test_a_seal_that_is_json_and_no_seal_is_torn(seal_text: str, tmp_path: Path) -> None:
+    old, torn = make(tmp_path, 2), make(tmp_path, 4)
+    (torn / SEAL).write_text(seal_text)
+    found, notices = newest_whole(tmp_path, SETTINGS)
+    assert (found, notices) == (old, ["checkpoint-4 is not whole (whole.json is torn); looking at the one before"])
+
+
 def test_checkpoints_can_be_moved_with_their_run(tmp_path: Path) -> None:
     make(tmp_path / "here", 4)
     shutil.move(tmp_path / "here", tmp_path / "there")

@@ -16,7 +16,9 @@ from r1pipe.data.chat import join_response
 from r1pipe.data.rows import Problem
 from r1pipe.data.schedule import prompt_order
 from r1pipe.errors import RecipeError, TrainingError
-from r1pipe.rewards import Mix, RewardSpec
+from r1pipe.guards import GuardSettings
+from r1pipe.rewards import Accuracy, Mix, RewardSpec
+from r1pipe.rewards.mix import Part
 from r1pipe.train.scoring_time import busiest_rollout, check_scoring_time
 from r1pipe.train.settings import SftSettings
 
@@ -76,6 +78,29 @@ def test_a_template_that_opens_the_thinking_otherwise_than_responses_begin_is_re
             attempt(folder)
         assert "'<think>\\n\\n'" in str(refused.value)
         assert "chat_template.jinja" in refused.value.hint
+
+
+def test_a_template_that_ends_the_thinking_itself_is_refused(folder: Path) -> None:
+    with_template(folder, opening("<think>\\n\\n</think>\\n\\n"))
+    for attempt in (prompts, examples):
+        with pytest.raises(TrainingError, match="ends the thinking before the answer begins"):
+            attempt(folder)
+
+
+def test_what_is_set_and_has_no_effect_is_told() -> None:
+    from r1pipe.train.contract import without_effect
+
+    def told(passes: int = 1, from_step: int = 0, **settings: Any) -> list[str]:
+        mix = Mix((*rules().parts, Part("late", Accuracy(), 1.0, from_step)))
+        made = GRPO.model_validate({**GRPO.model_dump(), **settings})
+        return without_effect(made, mix, GuardSettings(zero_rewards=("accuracy", "late")), passes)
+
+    assert told() == told(from_step=4) == told(passes=2) == []
+    assert told(from_step=3) == ["reward late joins at step 4, the start of a rollout (the recipe says 3)"]
+    assert told(from_step=7) == ["reward late joins at step 8 and the run has 8 steps: it never counts"]
+    assert "launch.micro_batch changes what is trained" in told(passes=2, loss="bnpo")[0]
+    (odd,) = without_effect(GRPO, rules(), GuardSettings(zero_rewards=("acuracy",)), 1)
+    assert odd == "[launch.guards] zero_rewards names 'acuracy', which is none of the rewards here: accuracy, format"
 
 
 def test_a_template_that_loses_the_question_or_the_system_text_is_refused(folder: Path) -> None:

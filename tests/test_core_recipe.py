@@ -121,8 +121,9 @@ def test_a_recipe_without_its_base_model_is_refused() -> None:
 
 
 def test_a_recipe_for_another_pipeline_is_refused() -> None:
-    with pytest.raises(RecipeError, match='pipeline is "other", but was read as "toy"'):
+    with pytest.raises(RecipeError, match='pipeline is "other", but was read as "toy"') as refused:
         load_recipe('pipeline = "other"\nbase.model = "b"', TOY)
+    assert refused.value.hint.startswith("start a new run from a recipe")
     assert pipeline_name('pipeline = "other"') == "other"
     assert pipeline_name("") == "r1"
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from core_helpers import LOADER, Toy, drive, make_toy, wait_for
@@ -17,6 +19,7 @@ from toy_pipeline import SHORT
 
 from r1pipe import processes
 from r1pipe.errors import StepFailed, Stopped
+from r1pipe.files import is_disk_full
 from r1pipe.launch import BEGUN, StopRequest, command, environment, last_lines
 from r1pipe.manifest import read_begun
 from r1pipe.observer import Observer
@@ -68,11 +71,38 @@ def test_a_failed_step_says_what_happened_stays_partial_and_goes_on(short: Toy, 
     assert lines == [1, 2, 3, 4, 5, 6]
 
 
+def test_advice_of_a_step_can_be_typed_as_it_stands(short: Toy) -> None:
+    from r1pipe.failures import failure
+    from r1pipe.launch import Ended
+    from r1pipe.manifest import to_json
+
+    short.set("work.double.fail=ours")
+    run_all_fails(short)
+    step = short.pipeline.step("work/double")
+    begun = read_begun(short.run.begun_path(step))
+    assert begun is not None
+    said = {"begun": begun.id, "type": "TrainingError", "problem": "other settings"}
+    for hint, typed in (
+        ("redo the step with `r1pipe run-all --redo STEP`", "redo the step with `r1pipe run-all --run demo --redo work/double`"),
+        ("look with `r1pipe inspect STEP --part last`", "look with `r1pipe inspect work/double --part last`"),
+    ):
+        short.run.error_path(step).write_bytes(to_json({**said, "hint": hint}))
+        assert failure(short.run, step, begun, Ended(1, 1.0, False)).hint.split("\n")[0] == typed
+
+
 def test_a_full_disk_is_called_a_full_disk(short: Toy) -> None:
     short.set("work.double.fail=full")
     error = run_all_fails(short)
     assert "make room on the disk that holds runs/demo" in error.hint
     assert not short.path("work/double", "manifest.json").exists()
+
+
+def test_an_error_of_a_library_on_a_full_disk_is_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = RuntimeError("[enforce fail at inline_container.cc:664] . unexpected pos 6836224 vs 6836112")
+    assert not is_disk_full(error, tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=4096))
+    assert is_disk_full(error, tmp_path)
+    assert not is_disk_full(error, tmp_path / "nowhere")
 
 
 def test_a_step_that_cannot_be_imported_shows_its_log(short: Toy) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -106,8 +108,30 @@ def test_nobody_there_is_an_error_that_names_the_address() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-    with pytest.raises(EngineError, match="answered none of 2 requests"):
+    with pytest.raises(EngineError, match=f"{url}: no answer .*refused.*, after 1 retries"):
         list(engine(url, retries=1).generate(["a", "b"], Sampling()))
+
+
+def test_a_server_that_refuses_everything_for_now_is_an_error_that_says_how_many_requests_were_lost() -> None:
+    busy = (503, "busy", {"Retry-After": "0"})
+    with serving(lambda body, number: busy) as served, pytest.raises(EngineError, match="answered none of 2 requests"):
+        list(engine(served.url, retries=1).generate(["a", "b"], Sampling()))
+
+
+def test_a_server_that_goes_away_half_way_stops_the_step_and_leaves_no_row_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask, asked = urllib.request.urlopen, 0
+
+    def urlopen(*arguments: Any, **options: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked > 1:
+            raise urllib.error.URLError(ConnectionRefusedError("nobody listens"))
+        return ask(*arguments, **options)
+
+    with serving(lambda body, number: "ok") as served, monkeypatch.context() as patch:
+        patch.setattr(urllib.request, "urlopen", urlopen)
+        with pytest.raises(EngineError, match="nobody listens"):
+            list(engine(served.url, retries=1, at_once=1).generate(["a", "b"], Sampling()))
 
 
 def test_a_cut_answer_a_filtered_one_and_split_off_thinking_are_told_apart() -> None:

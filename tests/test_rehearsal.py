@@ -14,6 +14,7 @@ from r1pipe.errors import ArtifactError, StateError
 from r1pipe.opening import Opened, open_recipe
 from r1pipe.rehearsal import Rehearsal, _verdict, report_lines, shortened, training_step
 from r1pipe.rundir import RunDir
+from r1pipe.stages.mixed_rl import Config as MixedConfig
 from r1pipe.train.settings import GrpoSettings
 from r1pipe.weights import Difference, compare_weights
 
@@ -42,6 +43,16 @@ def test_every_training_step_can_be_shortened_to_settings_that_are_right(name: s
     assert short.launches[name].checkpoint_every <= last // 2
     others = [other.name for other in opened.pipeline.steps if other.name != name]
     assert all(short.configs[other] == opened.recipe.configs[other] for other in others)
+
+
+@pytest.mark.parametrize("minibatches", [1, 2])
+def test_a_short_run_asks_general_prompts_however_few_the_recipe_asks(minibatches: int) -> None:
+    sets = ["mixed-rl.train.general_share=0.05", f"mixed-rl.train.minibatches={minibatches}"]
+    opened = Opened(RunDir(Path("nowhere")), *open_recipe("nano", sets), exists=False)
+    short, _ = shortened(opened.recipe, opened.pipeline.step("mixed-rl/train"))
+    config = short.configs["mixed-rl/train"]
+    assert isinstance(config, MixedConfig)
+    assert 0 < round(config.questions_per_rollout * config.general_share) < config.questions_per_rollout
 
 
 def test_of_a_stage_the_step_that_trains_is_meant_and_one_that_trains_nothing_is_refused() -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from r1pipe.data.rows import Attempt, Problem
 from r1pipe.errors import RecipeError
@@ -87,6 +88,14 @@ def test_an_unjudged_accuracy_leaves_the_row_without_a_total() -> None:
     assert Mix((Part("cosine_length", Fixed(None), 1.0), Part("format", Fixed(1.0), 1.0))).score([attempt("x")])[0].total is None
 
 
+def test_an_answer_that_is_right_by_any_reward_that_judges_it_has_that_verdict() -> None:
+    mix = Mix.build([RewardSpec(name="format"), RewardSpec(name="cosine_length", options={"limit_tokens": 100})])
+    texts = [("<think>a</think>2", 50), ("<think>a</think>3", 50), ("<think>a</think>2", 0)]
+    rows = mix.score([Attempt(PROBLEM, text, tokens=tokens) for text, tokens in texts])
+    assert [row.verdict for row in rows] == ["right", "wrong", "right"]
+    assert [row.total is None for row in rows] == [False, False, True]  # its length is not known, its answer is
+
+
 def test_a_reward_that_does_not_apply_does_not_lower_the_sum() -> None:
     judged = Score(1.0)
     mix = Mix((Part("accuracy", ByPosition((judged, None)), 1.0), Part("safety", ByPosition((None, judged)), 1.0)))
@@ -122,6 +131,17 @@ def test_a_mix_that_cannot_be_built_is_refused_in_words(specs: list[RewardSpec],
     with pytest.raises(RecipeError) as caught:
         Mix.build(specs)
     assert words in str(caught.value)
+
+
+def test_a_name_that_is_used_twice_is_refused_wherever_the_mix_is_made() -> None:
+    with pytest.raises(RecipeError, match="'overlong' stands twice"):
+        Mix((Part("overlong", Fixed(), 1.0), Part("overlong", Fixed(), 0.5)))
+
+
+def test_a_weight_that_totals_are_too_coarse_for_is_refused() -> None:
+    assert [RewardSpec(name="format", weight=weight).weight for weight in (0.0, TOTAL_STEP, -0.5)] == [0.0, TOTAL_STEP, -0.5]
+    with pytest.raises(ValidationError, match="would be rounded away"):
+        RewardSpec(name="format", weight=-0.0001)
 
 
 def test_an_own_reward_is_named_by_import_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

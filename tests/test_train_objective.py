@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,12 @@ from test_train_numbers import SIZES, EvenBytes, Run, trained
 from test_train_resume import GRPO, Crash, context, grpo
 from tiny import make_tiny_model, weights_digest
 
-from r1pipe.data.rows import Attempt, Score
+from r1pipe.data.rows import Attempt, Problem, Score
+from r1pipe.errors import TrainingError
 from r1pipe.rewards import Mix
 from r1pipe.rewards.language import LanguageConsistency
 from r1pipe.rewards.mix import Part
+from r1pipe.stages import mixed_rl
 from r1pipe.train.advantages import advantages, signal_shares
 from r1pipe.train.presets import PRESETS
 from r1pipe.train.settings import GrpoSettings
@@ -158,6 +161,28 @@ def test_eight_equal_rewards_of_seven_tenths_leave_the_weights_bit_for_bit(prese
     assert [row["flat_share"] for row in run.metrics("rollout")] == [1.0, 1.0]
 
 
+def scored(points: float, group: int, folder: Path) -> list[float | None]:
+    """What the trainer is told of a rollout whose answers all get `points`."""
+    from r1pipe.metrics import MetricsWriter
+    from r1pipe.train.rollouts import RolloutScorer
+
+    tokenizer = SimpleNamespace(eos_token_id=1, decode=lambda ids, skip_special_tokens: "x")
+    scorer = RolloutScorer(
+        problems=[Problem("p", "?", "1")], mix=Mix((Part("points", Given([points]), 1.0),)), tokenizer=tokenizer, prefix="",
+        group=group, minibatches=1, folder=folder, keep=0, metrics=MetricsWriter(folder / "metrics.jsonl"), live={},
+        main_process=True,
+    )  # fmt: skip
+    return scorer(completion_ids=[[5, 1]] * group, row=[0] * group, trainer_state=SimpleNamespace(global_step=0))
+
+
+def test_equal_totals_that_would_not_cancel_in_single_precision_are_refused_with_the_largest_that_do(tmp_path: Path) -> None:
+    assert scored(4096 / 8 - 0.25, 8, tmp_path) == [511.75] * 8
+    assert scored(100.7, 16, tmp_path) == [pytest.approx(100.7, abs=1e-3)] * 16
+    with pytest.raises(TrainingError, match="with 8 answers a question, equal totals above 512 do not cancel") as refused:
+        scored(1000.7, 8, tmp_path)
+    assert refused.value.hint == "divide the weights of the rewards by 2 or more"
+
+
 # --- presets
 
 
@@ -206,6 +231,21 @@ def test_a_preset_trains_on_the_loss_of_its_paper(preset: str, stopping: Path, t
     assert {row["finish"] for row in logged} == {"stop", "length"}  # an answer ends at any of the model's end tokens
     masked = sum(not answer for rollout in run.seen.rollouts for answer in rollout.answers)
     assert masked == (sum(row["finish"] == "length" for row in logged) if preset == "dapo" else 0)
+
+
+@pytest.mark.slow
+def test_the_upper_clip_range_of_cispo_is_a_distance_from_one_too(stopping: Path, tmp_path: Path) -> None:
+    settings = GrpoSettings.model_validate(
+        {**SIZES, "preset": "dapo", "loss": "cispo", "truncated": "score", "steps": 4, "questions_per_step": 4,
+         "overlong_share": 0.0}
+    )  # fmt: skip
+    run = trained(stopping, tmp_path, settings, Mix((Part("rule", Given([0.0, 1.0, 0.5, 0.0]), 1.0),)))
+    assert run.summary["objective"]["clip_high"] == pytest.approx(0.28)
+    tokens = {rollout.step: sum(map(len, rollout.answers)) for rollout in run.seen.rollouts}
+    for seen in run.seen.passes:
+        ratio = np.minimum(np.exp(seen.log_probs - seen.old), 1.28)
+        loss = -(ratio * seen.advantages.reshape(-1, 1) * seen.log_probs * seen.mask).sum()
+        assert seen.loss == pytest.approx(loss / (tokens[seen.step // 2 * 2] / 2), abs=1e-5)
 
 
 @pytest.mark.slow
@@ -271,6 +311,20 @@ def test_the_default_is_the_papers_objective() -> None:
 def test_nonsense_is_refused_before_anything_is_loaded(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         GrpoSettings.model_validate({"steps": 160, **settings})
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"preference_from_step": 160}, "no rollout before the last step"),
+        ({"preference_from_step": 152}, r"preference_from_step \(152\) falls on no rollout before the last step \(160\)"),
+        ({"preference_from_step": 144, "minibatches": 1, "questions_per_step": 1}, "0.3, and would ask no general prompt"),
+    ],
+)
+def test_preference_rewards_that_would_never_be_given_are_refused(settings: dict[str, Any], words: str) -> None:
+    assert mixed_rl.Config.model_validate({"steps": 160, "preference_from_step": 151}).switch_step == 144
+    with pytest.raises(ValidationError, match=words):
+        mixed_rl.Config.model_validate({"steps": 160, **settings})
 
 
 def test_groups_stay_whole_on_every_process() -> None:

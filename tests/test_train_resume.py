@@ -198,6 +198,23 @@ def test_a_checkpoint_of_another_number_of_processes_is_refused_by_name(
         newest_whole(tmp_path / "checkpoints", {**recorded, "processes": 2})
 
 
+def test_a_checkpoint_of_another_arithmetic_is_refused_by_name(base: Path, tmp_path: Path) -> None:
+    with pytest.raises(Crash):
+        grpo(context(tmp_path, dtype="float32"), base, crash_at=3)
+    with pytest.raises(TrainingError, match="dtype: 'float32' -> 'bfloat16'"):
+        grpo(context(tmp_path, dtype="bfloat16"), base)
+    assert grpo(context(tmp_path, dtype="auto"), base)["steps"] == 8
+
+
+def test_fewer_rows_than_processes_are_refused_in_words(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from r1pipe.train.sft import train_sft
+
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    examples = [(f"{n}+1=", f"<think>\n{n} and one\n</think>\n\n{n + 1}") for n in range(2)]
+    with pytest.raises(TrainingError, match="2 rows cannot be shared out over 3 processes"):
+        train_sft(context(tmp_path), SftSettings(batch=6), model=base, examples=examples, system="", what="toy")
+
+
 def test_a_gradient_that_is_not_finite_stops_before_the_weights_change(base: Path, tmp_path: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM

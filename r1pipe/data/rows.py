@@ -74,14 +74,18 @@ class Score:
     Attributes:
         value: the reward, finite; None when the attempt could not be judged.
         note: a short reason, e.g. "parsed 211, wanted 210".
+        right: whether the answer is right, where the value does not say so.
     """
 
     value: float | None
     note: str = ""
+    right: bool | None = None
 
     @property
     def verdict(self) -> str:
         """ "right" (value at least 1), "wrong", or "unjudged"; for accuracy rewards."""
+        if self.right is not None:
+            return "right" if self.right else "wrong"
         if self.value is None:
             return "unjudged"
         return "right" if self.value >= 1.0 else "wrong"

@@ -62,13 +62,14 @@ def server_url(environment: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An answer without a completion: why, whether it may pass, whether it concerns this request only, and the pause asked
-    for."""
+    """An answer without a completion: why, whether it may pass, whether it concerns this request only, the pause asked for, and
+    whether nobody listens there at all."""
 
     why: str
     passing: bool
     alone: bool
     pause: float | None = None
+    nobody: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,8 @@ class OpenAiEngine:
         """See `Engine.generate`. A request that fails for good is a completion with finish "error".
 
         Raises:
-            EngineError: a failure that concerns every request, or all of them were tried as often as allowed and given up.
+            EngineError: a failure that concerns every request, nobody listens any more, or all of them were tried as often as
+                allowed and given up.
         """
         bad = {place: why for place, question in enumerate(questions) if (why := unusable(question))}
         ids = sampling.log_probs and len(bad) < len(questions) and self._is_vllm()
@@ -150,7 +152,7 @@ class OpenAiEngine:
             **({"stop": list(sampling.stop)} if sampling.stop else {}), **({"logprobs": True} if sampling.log_probs else {}),
             **({"return_token_ids": True} if ids else {}),
         }  # fmt: skip
-        pause, why = self.first_pause, ""
+        pause, why, nobody = self.first_pause, "", False
         for attempt in range(self.retries + 1):
             answer = self._post(body)
             if isinstance(answer, Completion):
@@ -159,11 +161,13 @@ class OpenAiEngine:
                 if answer.alone:
                     return Completion("", 0, "error", answer.why), False
                 raise EngineError(f"{self.url}: {answer.why}", f"check {URL}, {KEY} and the model's name")
-            why = answer.why
+            why, nobody = answer.why, answer.nobody
             if attempt < self.retries:
                 own = min(pause, LONGEST_PAUSE) * random.uniform(0.5, 1.0)  # spread, so that clients do not come back together
                 time.sleep(own if answer.pause is None else min(answer.pause, LONGEST_WISH))
                 pause *= 2
+        if nobody:  # that says nothing of this request: one more of them left out would be lost for good
+            raise EngineError(f"{self.url}: {why}, after {self.retries} retries", "start the server, then `r1pipe resume`")
         return Completion("", 0, "error", f"{why}, after {self.retries} retries"), True
 
     def _post(self, body: Mapping[str, Any]) -> Completion | Refused:
@@ -180,7 +184,9 @@ class OpenAiEngine:
                 why, error.code in PASSING, error.code in OF_ONE_REQUEST, wished_pause(error.headers.get("Retry-After"))
             )
         except (OSError, http.client.HTTPException) as error:  # URLError, a reset, a time limit, an answer that breaks off
-            return Refused(f"no answer ({getattr(error, 'reason', None) or error or type(error).__name__})", True, True)
+            reason = getattr(error, "reason", None) or error
+            nobody = isinstance(reason, ConnectionRefusedError)
+            return Refused(f"no answer ({reason or type(error).__name__})", True, True, nobody=nobody)
 
 
 def _cancel(futures: Sequence[Sequence[Future[tuple[Completion, bool]]]]) -> None:

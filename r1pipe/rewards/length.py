@@ -86,11 +86,11 @@ class CosineLength:
             if judged is None or judged.value is None:
                 scores.append(judged)
             elif attempt.finish != "length" and attempt.tokens < 1:
-                scores.append(Score(None, "number of tokens not known"))
+                scores.append(Score(None, "number of tokens not known", judged.value >= 1.0))
             else:
                 tokens = max(attempt.tokens, self.limit_tokens) if attempt.finish == "length" else attempt.tokens
                 right = judged.value >= 1.0
                 ends = (self.right_short, self.right_long) if right else (self.wrong_short, self.wrong_long)
                 value = cosine_value(tokens, self.limit_tokens, *ends)
-                scores.append(Score(value, f"{'right' if right else 'wrong'} in {tokens}/{self.limit_tokens} tokens"))
+                scores.append(Score(value, f"{'right' if right else 'wrong'} in {tokens}/{self.limit_tokens} tokens", right))
         return scores

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from r1pipe.data.rows import Attempt
 from r1pipe.errors import RecipeError
@@ -42,6 +42,13 @@ class RewardSpec(BaseModel):
     """First optimizer step at which it counts; preference rewards join late (paper: the last 400 of 1,700 steps)."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Arguments of the reward's class."""
+
+    @field_validator("weight")
+    @classmethod
+    def _weight_is_felt(cls, weight: float) -> float:
+        if 0 < abs(weight) < TOTAL_STEP:
+            raise ValueError(f"totals are multiples of 1/{round(1 / TOTAL_STEP)}, and it would be rounded away")
+        return weight
 
     @property
     def part(self) -> str:
@@ -98,9 +105,9 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """ "right", "wrong" or "unjudged" by the accuracy part; "none" when no accuracy applies."""
-        score = self.parts.get("accuracy")
-        return "none" if score is None else score.verdict
+        """ "right", "wrong" or "unjudged" by what judges the answer (`ANSWER_REWARDS`); "none" when nothing does."""
+        judged = (score for name, score in self.parts.items() if name in ANSWER_REWARDS and score is not None)
+        return next((score.verdict for score in judged), "none")
 
 
 @dataclass(frozen=True)
@@ -123,15 +130,17 @@ class Mix:
 
     parts: tuple[Part, ...] = field(default_factory=tuple)
 
+    def __post_init__(self) -> None:
+        """Refuse a name that is used twice: scores and weights are kept by name."""
+        names = [part.name for part in self.parts]
+        if twice := next((name for name in names if names.count(name) > 1), ""):
+            raise RecipeError(f"reward {twice!r} stands twice in the mix", "give one of them another class name, or merge them")
+
     @staticmethod
     def build(specs: Sequence[RewardSpec]) -> Mix:
         """Load every reward of the recipe; RecipeError for an unknown name, a refused option or a name used twice."""
         parts: list[Part] = []
         for spec in specs:
-            if any(part.name == spec.part for part in parts):
-                raise RecipeError(
-                    f"reward {spec.part!r} stands twice in the mix", "give one of them another class name, or merge them"
-                )
             parts.append(Part(spec.part, load_reward(spec.name, spec.options), spec.weight, spec.from_step))
         return Mix(tuple(parts))
 

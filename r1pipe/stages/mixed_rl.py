@@ -64,9 +64,9 @@ class Config(GrpoSettings):
 
     @model_validator(mode="after")
     def _switch_is_inside(self) -> Config:
-        if self.preference_from_step > self.steps:
+        if self.switch_step >= self.steps:
             raise ValueError(
-                f"preference_from_step ({self.preference_from_step}) lies after the last step ({self.steps}): "
+                f"preference_from_step ({self.preference_from_step}) falls on no rollout before the last step ({self.steps}): "
                 "preference rewards would never join"
             )
         if self.method in ("rft", "online-rft", "grpo-process") and self.general_share:
@@ -78,6 +78,16 @@ class Config(GrpoSettings):
             spec: RewardSpec | None = getattr(self, kind)
             if spec is not None and (spec.weight != 1.0 or spec.from_step):
                 raise ValueError(f"{kind}: its weight is preference_weight (safety_weight), its step preference_from_step")
+        return self
+
+    @model_validator(mode="after")
+    def _general_prompts_are_asked(self) -> Config:
+        questions = self.questions_per_rollout
+        if self.general_share and not round(questions * self.general_share):
+            raise ValueError(
+                f"general_share ({self.general_share}) of a rollout's {questions} questions is "
+                f"{questions * self.general_share:.3g}, and would ask no general prompt: use 0, or more questions or share"
+            )
         return self
 
 

@@ -17,6 +17,7 @@ from r1pipe.data.rows import Attempt, Problem
 from r1pipe.data.tables import attempt_row
 from r1pipe.engines.base import Completion, Engine, Sampling
 from r1pipe.rewards import Mix
+from r1pipe.rewards.mix import ANSWER_REWARDS
 from r1pipe.stages.keeping import MIXED, KeepSection, why_dropped
 
 LANGUAGES = {
@@ -162,7 +163,7 @@ class Rewriter:
     def _verdicts(self, drafts: Sequence[Draft]) -> list[str]:
         """Right, wrong or unjudged, by the accuracy reward alone."""
         attempts = [Attempt(draft.problem, join_response(draft.thinking, draft.summary)) for draft in drafts]
-        accuracy = Mix(tuple(part for part in self.mix.parts if part.name == "accuracy"))
+        accuracy = Mix(tuple(part for part in self.mix.parts if part.name in ANSWER_REWARDS))
         return [row.verdict for row in accuracy.score(attempts)]
 
 

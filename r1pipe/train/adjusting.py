@@ -38,7 +38,7 @@ def objective_of(trainer: Any) -> dict[str, Any]:
         "ratio": trainer.importance_sampling_level,
         "kl": trainer.beta,
         "clip_low": trainer.epsilon_low,
-        "clip_high": trainer.epsilon_high,
+        "clip_high": trainer.epsilon_high - (trainer.loss_type == "cispo"),  # see `GrpoSettings.upper_clip`
         "scale": trainer.scale_rewards,
         "temperature": trainer.temperature,
         "top_p": trainer.top_p,

@@ -51,19 +51,20 @@ def fault_of(checkpoint: Path) -> str:
     """Why a checkpoint is not whole, in words; empty when it is."""
     try:
         record = json.loads((checkpoint / SEAL).read_text())
+        entries, processes = record["files"].items(), int(record["belongs_to"].get("processes", 1))
+        wanted = [(str(name), int(entry["size"]), str(entry["sha256"])) for name, entry in entries]
     except FileNotFoundError:
         return f"{SEAL} is missing: its writing was interrupted"
-    except ValueError:
+    except (ValueError, LookupError, TypeError, AttributeError):
         return f"{SEAL} is torn"
-    for name, entry in record["files"].items():
+    for name, size, sha256 in wanted:
         path = checkpoint / name
         if not path.is_file():
             return f"{name} is missing"
-        if path.stat().st_size != entry["size"]:
-            return f"{name} has {path.stat().st_size} bytes, recorded were {entry['size']}"
-        if file_record(path).sha256 != entry["sha256"]:
+        if path.stat().st_size != size:
+            return f"{name} has {path.stat().st_size} bytes, recorded were {size}"
+        if file_record(path).sha256 != sha256:
             return f"{name} has changed since it was written"
-    processes = int(record["belongs_to"].get("processes", 1))
     random_states = ["rng_state.pth"] if processes == 1 else [f"rng_state_{rank}.pth" for rank in range(processes)]
     missing = [name for name in (*NEEDED, *random_states) if name not in record["files"]]
     return f"{', '.join(missing)} was never written" if missing else ""

@@ -13,14 +13,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from r1pipe.data.chat import join_response, messages, split_response
+from r1pipe.data.chat import CLOSE, join_response, messages, split_response
 from r1pipe.data.rows import Attempt, Problem
 from r1pipe.engines.text import configured_ends, prompt_ids, prompt_prefix, training_row
 from r1pipe.errors import TrainingError
+from r1pipe.guards import GuardSettings
 from r1pipe.rewards import Mix
 from r1pipe.rewards.accuracy import Accuracy
 from r1pipe.rewards.audit import gold_response
 from r1pipe.rewards.format import FormatReward
+from r1pipe.train.settings import GrpoSettings
 
 ROWS = 20
 """Rows that the hand-over is tried on, spread over the table; the longest question is always among them."""
@@ -57,6 +59,33 @@ def try_prompts(
             "name the column with the gold answer under [prepare.problems] fields, then redo prepare",
         )
     return _gold_answers(tokenizer, chosen, mix, system, what)
+
+
+def without_effect(settings: GrpoSettings, mix: Mix, guards: GuardSettings, passes: int) -> list[str]:
+    """What is set and has no effect, or another one than it seems, one sentence each; it stops nothing.
+
+    Args:
+        passes: forward passes that a process makes for one optimizer step.
+    """
+    odd = []
+    for part in mix.parts:
+        joins = -(-part.from_step // settings.minibatches) * settings.minibatches
+        if joins >= settings.steps:
+            odd.append(f"reward {part.name} joins at step {joins} and the run has {settings.steps} steps: it never counts")
+        elif joins != part.from_step:
+            odd.append(f"reward {part.name} joins at step {joins}, the start of a rollout (the recipe says {part.from_step})")
+    usual = GuardSettings().zero_rewards
+    odd += [
+        f"[launch.guards] zero_rewards names {name!r}, which is none of the rewards here: {', '.join(mix.weights)}"
+        for name in guards.zero_rewards
+        if name not in mix.weights and name not in usual
+    ]
+    if settings.loss == "bnpo" and passes > 1:
+        odd.append(
+            f'loss = "bnpo" is a mean over the tokens of a forward pass, and a step is {passes} passes: launch.micro_batch '
+            "changes what is trained"
+        )
+    return odd
 
 
 def try_examples(tokenizer: Any, folder: Path, examples: Sequence[tuple[str, str]], system: str, what: str) -> None:
@@ -118,6 +147,11 @@ def _rendering(tokenizer: Any, questions: Sequence[str], system: str, what: str)
                     f"{what}: the chat template loses the {name}: {wanted[:120]!r} does not stand in {text[:200]!r}",
                     "mend chat_template.jinja in the model's folder",
                 )
+        if text.rstrip().endswith(CLOSE):
+            raise TrainingError(
+                f"{what}: the chat template ends the thinking before the answer begins: the prompt ends with {text[-40:]!r}",
+                "make chat_template.jinja open the thinking ('<think>\\n'), or leave it to the model",
+            )
 
 
 def _room(tokenizer: Any, folder: Path, problems: Sequence[Problem], system: str, most_tokens: int, what: str) -> None:

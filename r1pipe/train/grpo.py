@@ -32,7 +32,7 @@ from r1pipe.trackers import PROJECT
 from r1pipe.train.adjusting import objective_of, set_token_limit, silence_dropout
 from r1pipe.train.advantages import advantages
 from r1pipe.train.agreement import PROMPTS, agreed_ends, check_agreement
-from r1pipe.train.contract import try_prompts
+from r1pipe.train.contract import try_prompts, without_effect
 from r1pipe.train.held_out import HeldOut
 from r1pipe.train.methods.begin import begin_method
 from r1pipe.train.methods.trainer import MethodTrainer
@@ -154,7 +154,8 @@ def train_grpo(
     belongs_to = {**chosen, "problems": len(problems), **context.made_from}
     watch = make_watch(context, what, settings.steps, settings.minibatches, belongs_to)
     if is_main():
-        for odd in try_prompts(tokenizer, policy, problems, mix, system, settings.longest_answer, what):
+        odd_ones = without_effect(settings, mix, context.launch.guards, accumulation)
+        for odd in [*odd_ones, *try_prompts(tokenizer, policy, problems, mix, system, settings.longest_answer, what)]:
             watch.notice(0, odd)
         check_scoring_time(what, busiest_rollout(problems, order, settings.group), processes(), context.launch.collective_minutes)
     notices = [notice for notice in (short_limit(policy, settings.longest_answer),) if notice]
@@ -177,7 +178,7 @@ def train_grpo(
         top_k=0,
         beta=settings.kl,
         epsilon=settings.clip,
-        epsilon_high=settings.clip_high,
+        epsilon_high=settings.upper_clip,
         loss_type=settings.loss,
         scale_rewards="none" if own_advantages(settings) else settings.advantage_scale,
         importance_sampling_level=settings.ratio,

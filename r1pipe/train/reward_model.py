@@ -30,7 +30,7 @@ from r1pipe.train.adopted import take
 from r1pipe.train.contract import try_judged
 from r1pipe.train.grpo import common_arguments, lora_config
 from r1pipe.train.measuring import label_numbers, pair_numbers
-from r1pipe.train.run import is_main, make_watch, processes, run_training
+from r1pipe.train.run import enough_rows, is_main, make_watch, processes, run_training
 from r1pipe.train.scorer import score_ids
 from r1pipe.train.settings import DEFAULT_MICRO_BATCH, RewardModelSettings, micro_batches
 from r1pipe.train.short import is_rehearsal, rehearsed
@@ -94,6 +94,7 @@ def train_reward_model(
             f"(at most {settings.max_tokens} tokens each)",
             "give more rows, or raise max_tokens or held_out_share",
         )
+    enough_rows(len(training), what)
     tokenizer = load_tokenizer(base)
     try_judged(tokenizer, [row.better for row in training] + [row.worse for row in training if row.worse], what)
     batch = min(settings.batch, len(training))

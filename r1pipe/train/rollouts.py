@@ -9,6 +9,7 @@ attempts themselves, always with the totals.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,11 +27,14 @@ from r1pipe.intervals import mean
 from r1pipe.metrics import MetricsWriter
 from r1pipe.rewards import Mix, Row
 from r1pipe.rewards.base import CUT
+from r1pipe.rewards.mix import TOTAL_STEP
 from r1pipe.train.advantages import signal_shares
 from r1pipe.train.pool import PromptPool
 
 SHOWN_ATTEMPTS = 4
 """Answers of a batch that are shown when a guard stops the run, spread over its groups."""
+EXACT = 2**24
+"""Whole numbers up to here are exact in single precision, in which the trainer adds up the totals of a group."""
 FLAT = ("flat_share", "flat_right", "flat_wrong")
 """Shares of groups without signal: all, all answers right, all wrong."""
 
@@ -105,6 +109,7 @@ class RolloutScorer:
             self._record(attempts, rows, step)
         totals = [scored.total for scored in rows]
         if self.shape is None:
+            self._refuse_large(totals)
             return totals
         columns["log_metric"]("total", mean([total for total in totals if total is not None]))
         return self.shape(totals, attempts)
@@ -114,6 +119,16 @@ class RolloutScorer:
         if self._last is None:
             raise ValueError("no rollout was scored yet")
         return self._last[1:]
+
+    def _refuse_large(self, totals: Sequence[float | None]) -> None:
+        """Totals whose sum over a group is not exact would give equal rewards advantages (`r1pipe.rewards.mix.quantise`)."""
+        most, largest = EXACT * TOTAL_STEP / self.group, max(abs(total) for total in totals if total is not None)
+        if largest > most:
+            raise TrainingError(
+                f"a total of {largest:,.6g} is too large: with {self.group} answers a question, equal totals above {most:,.6g} "
+                "do not cancel in single precision, and would be trained on",
+                f"divide the weights of the rewards by {math.ceil(largest / most)} or more",
+            )
 
     def evidence(self) -> dict[str, Any]:
         """The rollout that was scored last, for whoever must show it: number, table, problems, some of the answers."""

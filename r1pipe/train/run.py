@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from r1pipe.engines.text import pick_dtype
 from r1pipe.errors import Stopped, TrainingError
 from r1pipe.guards import Guards
 from r1pipe.metrics import MetricsWriter
@@ -34,10 +35,20 @@ def is_main() -> bool:
     return rank() == 0
 
 
+def enough_rows(rows: int, what: str) -> None:
+    """Refuse to share out fewer rows than there are processes."""
+    if rows < processes():
+        raise TrainingError(
+            f"{what}: {rows} rows cannot be shared out over {processes()} processes",
+            "give more rows, or lower launch.processes",
+        )
+
+
 def make_watch(context: StepContext, what: str, steps: int, boundary: int, belongs_to: dict[str, Any], name: str = "") -> Watch:
     """The watch of a training run inside a step; `name` keeps several runs of one step apart."""
     folder = context.folder / "checkpoints" / name if name else context.folder / "checkpoints"
     folder.mkdir(parents=True, exist_ok=True)
+    dtype = str(pick_dtype(context.launch.dtype)).removeprefix("torch.")  # weights and moments of one are not those of another
     return Watch(
         what=what,
         folder=folder,
@@ -45,7 +56,7 @@ def make_watch(context: StepContext, what: str, steps: int, boundary: int, belon
         boundary=boundary,
         checkpoint_every=context.launch.checkpoint_every or max(boundary, steps // 10),
         keep=context.launch.keep_checkpoints,
-        belongs_to={**belongs_to, "steps": steps, "seed": context.seed, "processes": processes()},
+        belongs_to={**belongs_to, "steps": steps, "seed": context.seed, "processes": processes(), "dtype": dtype},
         metrics=MetricsWriter(context.folder / (f"metrics-{name}.jsonl" if name else "metrics.jsonl")),
         progress=context.folder / "progress.json",
         stop_requested=context.stop_requested,

@@ -68,7 +68,7 @@ class GrpoSettings(StepConfig):
     clip: PositiveFloat = 10.0
     """Clip range of the ratio; 10 as in stage 2 of the paper is in effect no clipping."""
     clip_high: PositiveFloat | None = None
-    """Upper clip range when it differs."""
+    """Upper clip range when it differs; with every loss a distance from 1."""
     loss: Literal["grpo", "dr_grpo", "dapo", "bnpo", "cispo"] = "grpo"
     """"grpo" takes the mean over each answer's tokens, then over answers, as the paper does."""
     ratio: Literal["token", "sequence"] = "token"
@@ -137,6 +137,13 @@ class GrpoSettings(StepConfig):
     def longest_answer(self) -> int:
         """The highest length limit of the run, in tokens."""
         return self.raised_completion_tokens or self.max_completion_tokens
+
+    @property
+    def upper_clip(self) -> float | None:
+        """The upper clip range as the trainer takes it: a distance from 1, but for cispo the largest ratio itself."""
+        if self.loss != "cispo":
+            return self.clip_high
+        return 1.0 + (self.clip if self.clip_high is None else self.clip_high)
 
     def split(self, processes: int, micro_batch: int) -> tuple[int, int]:
         """(answers per forward pass and process, passes per optimizer step); groups stay whole on each process.

@@ -20,7 +20,7 @@ from r1pipe.stage import StepContext
 from r1pipe.train.contract import try_examples
 from r1pipe.train.grpo import common_arguments, lora_config
 from r1pipe.train.prompts import percentile_90, write_lengths
-from r1pipe.train.run import is_main, make_watch, processes, run_training, save_final
+from r1pipe.train.run import enough_rows, is_main, make_watch, processes, run_training, save_final
 from r1pipe.train.settings import DEFAULT_MICRO_BATCH, SftSettings, micro_batches
 from r1pipe.train.short import rehearsed
 
@@ -47,6 +47,7 @@ def train_sft(
         raise TrainingError(
             f"{what}: none of {len(examples)} rows fits into max_tokens = {settings.max_tokens}", "raise max_tokens in the recipe"
         )
+    enough_rows(len(rows), what)
     if left_out:
         print(
             f"{what}: {left_out} of {len(examples)} rows are longer than {settings.max_tokens} tokens and are left out",
