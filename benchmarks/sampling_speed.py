@@ -15,14 +15,14 @@ from typing import Any
 
 from common import save
 
-from r1pipe.data.tables import PROBLEM_COLUMNS, problem_row, write_table
+from r1pipe.data.tables import PROBLEM_COLUMNS, write_table
 from r1pipe.engines import base
 from r1pipe.engines.base import Sampling, open_engine
-from r1pipe.pipeline import locate_base
+from r1pipe.pipeline import SAMPLE, locate_base
 from r1pipe.recipe import Launch
-from r1pipe.stage import Step, StepContext
-from r1pipe.stages.prepare import normalised
+from r1pipe.stage import StepContext
 from r1pipe.stages.sampling import SampleConfig, sample, shard_seed
+from r1pipe.stages.schema import normalised
 from r1pipe.stages.sections import ChatSection, RewardsSection
 
 SEED = 3
@@ -87,17 +87,17 @@ def read_problems(folder: Path, count: int) -> list[Any]:
     from r1pipe.data.tables import read_problems as read
 
     rows = [normalised(row, "problems", {}) for row in open_source("nano", "problems", count, 5)]
-    write_table(folder, [row if isinstance(row, dict) else problem_row(row) for row in rows], PROBLEM_COLUMNS)
+    alone = {row["id"]: row for row in rows}.values()  # the step refuses a problem that is there twice
+    write_table(folder, [{name: row[name] for name in PROBLEM_COLUMNS} for row in alone], PROBLEM_COLUMNS)
     return read(folder)
 
 
 def context(folder: Path, problems: Path, config: SampleConfig) -> StepContext:
     """What the step may look at."""
     folder.mkdir(parents=True)
-    step = Step("sample", "sample", lambda _: {}, SampleConfig, writes={"attempts": "table"})
     shared = {"chat": ChatSection(), "rewards": RewardsSection()}
     inputs = {"policy": locate_base("nano"), "problems": problems}
-    return StepContext(step, config, shared, Launch(stall_minutes=0), inputs, {}, folder, SEED)
+    return StepContext(SAMPLE, config, shared, Launch(stall_minutes=0), inputs, {}, folder, SEED)
 
 
 def bare(engine: Any, problems: list[Any], config: SampleConfig) -> tuple[int, float]:

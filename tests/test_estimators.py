@@ -162,6 +162,9 @@ def test_mid_p_holds_the_truth_near_95_times_of_100_whatever_the_share() -> None
         found.append(sum(float(scipy.stats.binom.pmf(right, 30, share)) for right in held))
     assert 0.945 <= fmean(found) <= 0.965
     assert min(found) > 0.92
+    for share in (1 / 2, 2 / 3, 9 / 10):  # one sample of each of 30 problems, whose skills have these means
+        held = [right for right in range(31) if mid_p(right, 30)[0] <= share <= mid_p(right, 30)[1]]
+        assert 0.93 <= sum(float(scipy.stats.binom.pmf(right, 30, share)) for right in held) <= 0.97
 
 
 def test_problems_that_are_all_right_still_leave_room_for_doubt() -> None:
@@ -206,13 +209,10 @@ def coverage(interval: str, problems: int, samples: int, skills: tuple[float, fl
     ("interval", "problems", "samples", "skills", "trials"),
     [
         ("share", 30, 64, (1.0, 1.0), 1000),  # as AIME: few problems, many samples
-        ("share", 30, 1, (1.0, 1.0), 2000),
-        ("share", 30, 1, (2.0, 1.0), 4000),
-        ("share", 30, 1, (9.0, 1.0), 4000),
-        ("share", 200, 1, (9.0, 1.0), 1000),
+        ("share", 30, 1, (1.0, 1.0), 1000),
         ("share", 15, 16, (1.0, 1.0), 1000),
-        ("pass@4", 60, 8, (1.0, 2.0), 1000),
-        ("paired", 60, 4, (1.0, 1.0), 1000),
+        ("pass@4", 60, 8, (1.0, 2.0), 700),
+        ("paired", 60, 4, (1.0, 1.0), 700),
         ("share", 30, 4, (4.0, 0.5), 1000),  # near 1
         ("share", 256, 2, (1.0, 1.0), 600),  # as nano
         ("share", 100, 8, (0.3, 0.5), 700),  # problems that are easy or hopeless

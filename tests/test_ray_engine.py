@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from r1pipe.engines.base import Completion, Sampling, completion_seed
@@ -25,20 +28,32 @@ FAULTY = "faulty_engine:open_engine"
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A cluster that was there before: one head node, started from the command line as on a real cluster."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
     command = [
-        str(Path(sys.executable).parent / "ray"), "start", "--head", "--port=0", "--num-cpus=2", "--include-dashboard=false",
-        "--disable-usage-stats", "--object-store-memory=100000000",
+        str(Path(sys.executable).parent / "ray"), "start", "--head", "--block", f"--port={port}", "--node-ip-address=127.0.0.1",
+        "--num-cpus=2", "--include-dashboard=false", "--disable-usage-stats", "--object-store-memory=100000000",
     ]  # fmt: skip
     path = os.pathsep.join([*(str(Path(__file__).parents[up]) for up in (0, 1)), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path})
-    assert done.returncode == 0, done.stdout + done.stderr
-    address = next(
-        part.strip("'\")") for part in done.stdout.split() if part.startswith(("'", '"')) and ":" in part and part[1].isdigit()
-    )
+    log = tmp_path_factory.mktemp("ray") / "head.log"
+    with log.open("wb") as output:
+        head = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, "PYTHONPATH": path}, start_new_session=True
+        )
     try:
-        yield address
+        deadline = time.monotonic() + 240
+        while "Ray runtime started" not in log.read_text():
+            assert head.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.2)
+        yield f"127.0.0.1:{port}"
     finally:
-        subprocess.run([command[0], "stop", "--force"], capture_output=True, check=False)
+        children = psutil.Process(head.pid).children(recursive=True)
+        head.terminate()
+        _, left = psutil.wait_procs([psutil.Process(head.pid), *children], timeout=15)
+        for process in left:
+            process.kill()
 
 
 def answers(

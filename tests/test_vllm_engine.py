@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -105,8 +108,10 @@ def test_an_exported_checkpoint_gives_in_vllm_and_transformers_the_answers_that_
 def test_a_recipe_samples_with_vllm(tmp_path: Path) -> None:
     file = tmp_path / "sums.jsonl"
     file.write_text("".join(f'{{"question": "What is {n} + 4?", "answer": "#### {n + 4}"}}\n' for n in range(8)))
-    done = r1pipe(
-        tmp_path, "eval", str(NANO), "--on", str(file), "--engine", "vllm", "--samples", "2", "--max-tokens", "48", "--json"
-    )
-    assert done.code == 0, done.err
-    assert '"pass_at_1"' in done.out
+    command = [sys.executable, "-m", "r1pipe", "eval", str(NANO), "--on", str(file), "--engine", "vllm", "--samples", "2"]
+    done = subprocess.run([*command, "--max-tokens", "48"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    results = json.loads((tmp_path / "evals/sums/results.json").read_bytes())
+    (found,) = results["checkpoints"].values()
+    assert 0 <= found["pass_at_1"] <= 1
+    assert found["unjudged"] == 0

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -213,8 +214,11 @@ def connect(environment: Mapping[str, str]) -> bool:
         ray.init(address="local", include_dashboard=False, object_store_memory=LOCAL_STORE, **common)
         return True
     try:
+        host, colon, port = address.removeprefix("ray://").rpartition(":")
+        if colon:
+            socket.create_connection((host, int(port)), timeout=10).close()  # Ray itself would try for minutes
         ray.init(address=address, **common)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         told = str(error).strip().split("\n")[0]
         raise EngineError(
             f"no Ray cluster answers at {ADDRESS}={address}: {told}", "`ray status` shows whether it runs"

@@ -35,7 +35,8 @@ ON_CPU = {
 BATCH = 256
 """Sequences at once when the launch says nothing."""
 _open: list[Any] = []
-"""Engines of this process: they share vLLM's record of devices, which goes when the last one is closed."""
+_closed: list[Any] = []
+"""Engines of this process in use, and those closed: they share vLLM's record of devices, which one that ends takes along."""
 
 
 class VllmEngine:
@@ -90,12 +91,16 @@ class VllmEngine:
         return self.codec.completion(ids, log_probs, output.finish_reason == "stop", sampling.stop)
 
     def close(self) -> None:
-        """End the engine and give its memory back."""
+        """End the engine and give its memory back; one that runs within this process ends with the last of them."""
         from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
 
         _open.remove(self.llm)
-        self.llm.llm_engine.engine_core.shutdown()
+        _closed.append(self.llm)
         del self.llm
+        if _open and os.environ.get("VLLM_ENABLE_V1_MULTIPROCESSING") == "0":
+            return
+        while _closed:
+            _closed.pop().llm_engine.engine_core.shutdown()
         gc.collect()
         if not _open:
             cleanup_dist_env_and_memory()

@@ -122,6 +122,7 @@ ARMS: dict[str, Arm] = {
         Arm("preference-early", settings=("mixed-rl.train.preference_from_step=0",),
             fork_of="preference-late", before="mixed-rl/train"),
         Arm("full", "nano-full"),
+        Arm("stages", "nano"),
     )
 }  # fmt: skip
 """Arms by name."""
@@ -133,6 +134,7 @@ WIDE, NARROW = Place("clip-wide", "Dev2"), Place("clip-narrow", "Dev2")
 LATE, EARLY = Place("preference-late", "R1"), Place("preference-early", "R1")
 FULL_ZERO, FULL_DEV1, FULL_DEV2, FULL_DEV3, FULL_R1 = (Place("full", name) for name in ("Zero", "Dev1", "Dev2", "Dev3", "R1"))
 BASE = Place("whole", "Base")
+NANO_DEV1, NANO_DEV2, NANO_DEV3, NANO_R1 = (Place("stages", name) for name in ("Dev1", "Dev2", "Dev3", "R1"))
 
 LOSES_LITTLE = Rule(more_than=-0.03)
 HIGHER, LOWER = Rule(more_than=0.0), Rule(less_than=0.0)
@@ -233,6 +235,17 @@ CLAIMS: dict[str, Claim] = {
                 Check("R1 is preferred to Dev3 by half a standard deviation", "preference", FULL_DEV3, FULL_R1,
                       Rule(more_than=0.5)),
             ), minutes=65, measure=None,
+        ),
+        Claim(
+            "stages", "The four stages stand to each other as in the paper's table", "R1 v2, Table 3",
+            "As shape, with the recipe nano: cold-start traces are given and there is no R1-Zero.",
+            (
+                Check("Dev2 answers more right than Dev1", "pass@1", NANO_DEV1, NANO_DEV2, HIGHER),
+                Check("Dev3, from the clean base, loses at most 0.03 to Dev2", "pass@1", NANO_DEV2, NANO_DEV3, LOSES_LITTLE),
+                Check("R1 loses at most 0.03 to Dev3", "pass@1", NANO_DEV3, NANO_R1, LOSES_LITTLE),
+                Check("R1 is preferred to Dev3 by half a standard deviation", "preference", NANO_DEV3, NANO_R1,
+                      Rule(more_than=0.5)),
+            ), minutes=35, measure=None,
         ),
     )
 }  # fmt: skip

@@ -37,11 +37,12 @@ def facts(claim: Claim, results: Mapping[str, Any]) -> list[tuple[str, str]]:
     versions = ", ".join(f"{name} {found}" for name, found in machine.get("versions", {}).items() if found)
     command = " ".join(["r1pipe lab run", claim.name, *(f"--from {name}" for name in results["given"]),
                         *(f"--set '{item}'" for item in results["settings"])])  # fmt: skip
+    alone = "one seed says nothing of another training run, so nothing is decided" if len(results["seeds"]) == 1 else ""
     return [
         ("source", claim.source),
         ("departs from it", claim.departs),
         ("command", command),
-        ("seeds", ", ".join(map(str, results["seeds"]))),
+        ("seeds", ", ".join(map(str, results["seeds"])) + (f"; {alone}" if alone else "")),
         ("runs given", ", ".join(results["given"])),
         ("recipe of the runs", ", ".join(dict.fromkeys(results["recipes"].values()))),
         ("asked", asked),

@@ -17,6 +17,7 @@ from r1pipe.stages.prepare import ZeroConfig as PrepareConfig
 from r1pipe.stages.sampling import SampleConfig
 from r1pipe.stages.schema import SourceSpec
 from r1pipe.stages.sections import SamplingSection
+from r1pipe.stages.selection.settings import SelectConfig
 from r1pipe.stages.traces import Config as TracesConfig
 from r1pipe.stages.traces import rewriting_note
 from r1pipe.stages.zero import Config as ZeroConfig
@@ -78,7 +79,8 @@ def engines_of(config: Any) -> list[str]:
     """The engines that a step opens, by name."""
     if isinstance(config, SamplingSection):
         return [config.engine]
-    return [config.rewrite.engine] if isinstance(config, TracesConfig) and config.rewrite.engine else []
+    named = config.rewrite if isinstance(config, TracesConfig) else config.judge if isinstance(config, SelectConfig) else None
+    return [named.engine] if named is not None and named.engine else []
 
 
 def engine_problems(config: Any, launch: Launch) -> list[str]:
