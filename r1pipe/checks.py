@@ -20,9 +20,12 @@ from r1pipe.machine import Fact
 from r1pipe.opening import DEFAULT_RECIPE, Opened, open_recipe, open_run
 from r1pipe.recipe import Recipe
 from r1pipe.rewards import Mix
+from r1pipe.rewards.mix import load_reward
+from r1pipe.rewards.preference import KINDS
 from r1pipe.rundir import list_runs
 from r1pipe.runner import plan, verify
 from r1pipe.stage import Step
+from r1pipe.stages.mixed_rl import Config as MixedConfig
 from r1pipe.stages.prepare import ZeroConfig as PrepareConfig
 from r1pipe.stages.schema import check_mapping, normalised, raw_rows
 from r1pipe.stages.sections import RewardsSection
@@ -193,6 +196,10 @@ def _step(pipeline: Pipeline, step: Step, recipe: Recipe, generate: bool) -> str
         Mix.build(config.rules)
     if step.launcher == "accelerate":
         check_trackers(launch.report_to)
+    if isinstance(config, MixedConfig):
+        for kind in KINDS:
+            if (judge := getattr(config, kind)) is not None:
+                load_reward(judge.name, {**judge.options, "kind": kind, "system": ""})
     if isinstance(config, GrpoSettings):
         with contextlib.suppress(ArtifactError):  # a base that is not here is a fact of its own
             _room(pipeline.locate_base(recipe.base.model), config)

@@ -38,11 +38,12 @@ class MetricsWriter:
     def truncate_after(self, step: int) -> None:
         """Drop every line that will be written again when training goes on from a checkpoint at `step`.
 
-        These are the lines of later steps, and the rollout that begins at `step` itself.
+        These are the lines of later steps, the rollout that begins at `step` itself, and a look at the policy before step 1.
         """
         self._file.flush()
         lines = read_metrics(self.path)
-        kept = [line for line in lines if not line.get("step", 0) > step - (line.get("kind") == "rollout")]
+        begins = ("rollout",) if step else ("rollout", "held-out")
+        kept = [line for line in lines if not line.get("step", 0) > step - (line.get("kind") in begins)]
         if len(kept) == len(lines):
             return
         self._file.close()

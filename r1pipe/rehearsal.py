@@ -165,7 +165,10 @@ def shortened(recipe: Recipe, step: Step) -> tuple[Recipe, int]:
         changes, every, last = _short_grpo(config, launch.processes)
     else:
         changes, every, last = _short_supervised(config, launch.processes), 2, SUPERVISED_STEPS
-    quick: dict[str, Any] = {"checkpoint_every": every, "guards": OFF, "report_to": (), "stall_minutes": 0.0, "keep_attempts": 0}
+    quick: dict[str, Any] = {
+        "checkpoint_every": every, "guards": OFF, "hacking": {"every": 0}, "report_to": (), "stall_minutes": 0.0,
+        "keep_attempts": 0,
+    }  # fmt: skip
     return replace(
         recipe,
         configs={**recipe.configs, step.name: step.config.model_validate({**config.model_dump(), **changes})},

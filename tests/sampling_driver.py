@@ -74,13 +74,14 @@ def hunt(seed: int) -> None:
     """Kill processes that this one has started, at random moments, some times."""
     rng = random.Random(seed)
     for _ in range(rng.randint(3, 6)):
-        time.sleep(rng.uniform(0.2, 1.5))
+        time.sleep(rng.uniform(0.05, 1.5))
         prey = psutil.Process().children()
         if prey:
             try:
                 rng.choice(prey).kill()
             except psutil.NoSuchProcess:
                 continue
+            print("a process of the step was killed", flush=True)
 
 
 def prepare(place: str, count: int) -> None:

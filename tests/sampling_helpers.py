@@ -39,7 +39,7 @@ def problems(count: int, symbolic: bool = False) -> list[Problem]:
     for n in range(count):
         question, answer = f"What is {n} + {n}?", str(2 * n)
         if symbolic:
-            question, answer = f"Expand (x + {n})^2.", f"x^2 + {2 * n}x + {n * n}"
+            question, answer = f"Add up k + {n} for k from 1 to m.", f"\\sum_{{k=1}}^{{m}} (k+{n})"  # a scorer's process decides
         if n % 17 == 16:
             question = f"{BAD} ({n})"
         checker = "nobody" if n % 13 == 12 else "maths"
@@ -75,9 +75,8 @@ def answer(question: str, seed: int, sample: int) -> Completion:
     right = luck < difficulty(question)
     kind = number("kind", question, seed, sample, below=10)
     numbers = question.removeprefix("What is ").rstrip("?").split(" + ")
-    if question.startswith("Expand"):
-        n = int(question.split("+ ")[1].split(")")[0]) + (not right)
-        said = f"(x+{n})(x+{n})" if kind % 2 else f"x^2+{2 * n}x+{n * n}"
+    if question.startswith("Add up"):
+        said = f"\\frac{{m(m+1)}}{{2}}+{int(numbers[1].split()[0]) + (not right)}m"
     else:
         said = str(sum(map(int, numbers)) + (not right))
     thought = f"First I add the two numbers, take {luck} of ten as a guess, and find {said} in the end."

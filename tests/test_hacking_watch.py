@@ -4,7 +4,6 @@ hacked."""
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -237,9 +236,15 @@ def test_a_warning_names_the_kept_checkpoint_and_the_run_goes_on(base: Path, tmp
     assert (tmp_path / "model").is_dir()
 
 
-def test_the_first_look_may_be_the_policy_that_training_begins_with() -> None:
-    watch = HackingWatch(HackingSettings())
-    watch.observe(look(0, 200, 0.0))
-    assert watch.looked_at(0)
-    assert not watch.looked_at(8)
-    assert math.isclose(watch.looks[0]["held_out_accuracy"], 200 / 256)
+def test_a_run_that_begins_again_at_its_first_step_looks_again_and_one_that_goes_on_keeps_its_looks(tmp_path: Path) -> None:
+    from r1pipe.metrics import MetricsWriter, read_metrics
+
+    with MetricsWriter(tmp_path / "metrics.jsonl") as metrics:
+        for line in (look(0, 200, 0.0), {"kind": "agreement", "step": 0}, look(8, 200, 0.0), look(16, 200, 0.0)):
+            metrics.write(line)
+        metrics.truncate_after(8)
+        assert [(line["kind"], line["step"]) for line in read_metrics(metrics.path)] == [
+            ("held-out", 0), ("agreement", 0), ("held-out", 8),
+        ]  # fmt: skip
+        metrics.truncate_after(0)
+        assert [(line["kind"], line["step"]) for line in read_metrics(metrics.path)] == [("agreement", 0)]

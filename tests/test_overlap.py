@@ -19,7 +19,8 @@ LONG = (
 CHINESE = "小明有三十六只母鸡，每三只卖掉一只，每只卖4元，然后用卖得的钱买鸭子，每只鸭子6元，问最后一共有多少只家禽？"
 SHORT = "Compute 17 × 23."
 FORMULA = "\\[ a^2 + b^2 + c^2 - ab - bc - ca = \\frac{1}{2}((a-b)^2 + (b-c)^2 + (c-a)^2) \\]"
-ITEMS = [LONG, CHINESE, SHORT, FORMULA, "求17加23。", "Solve for y: 2y + 3 = 11"]
+VECTOR = "Find the length of the vector \\left(\\begin{array}{l}1 \\\\ 2 \\\\ 3\\end{array}\\right) and give it in full."
+ITEMS = [LONG, CHINESE, SHORT, FORMULA, VECTOR, "求17加23。", "Solve for y: 2y + 3 = 11"]
 
 
 def wide(text: str) -> str:
@@ -69,6 +70,7 @@ def test_a_short_item_of_five_words_is_found_inside_a_question_and_not_inside_an
         LONG.replace("36", "48").replace("4 ", "5 ").replace("6 ", "7 "),  # the same wording with other numbers
         "a^2 + b^2 + c^2 - ab - bc - ca = 0, so the three are equal.",  # an identity
         "How many birds does the farmer have in the end?",
+        "What is \\left(\\begin{array}{l}1 \\\\ 2 \\\\ 3\\end{array}\\right) times two?",  # a vector
         "", "17", "。",
     ],
 )  # fmt: skip

@@ -301,3 +301,34 @@ def test_check_reads_the_first_row_of_a_public_form_as_prepare_will(tmp_path: Pa
     specs: dict[str, Any] = {name: {"source": "nano", "count": 6} for name in prepare.Config.model_fields}
     config = prepare.Config(**{**specs, "pairs": {"source": str(tmp_path / "pairs.jsonl")}})
     assert "pairs.jsonl" in _sources(config, 1, generate=False)
+
+
+def test_the_command_judges_by_the_server_that_the_environment_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from typer.testing import CliRunner
+
+    from r1pipe.cli import app
+
+    def grades(body: dict[str, Any], number: int) -> str:
+        first, second = graded(body["messages"][-1]["content"])
+        return f"Grade of A: {first}\nGrade of B: {second}"
+
+    command = ["judge", str(candidates(tmp_path, 8)), str(tmp_path / "pairs.jsonl"), "--model", "big", "--votes", "2", "--json"]
+    with serving(grades) as served:
+        monkeypatch.setenv("OPENAI_BASE_URL", served.url)
+        done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout[done.stdout.index("{") :])
+    assert report["judge"] == "big"
+    assert report["kept"] == len((tmp_path / "pairs.jsonl").read_text().splitlines()) > 0
+    assert {body["model"] for body in served.bodies} == {"big"}
+
+
+def test_settings_and_names_that_make_no_sense_are_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    from r1pipe.errors import RecipeError
+    from r1pipe.stages.judging import judge_with
+
+    given = candidates(tmp_path, 2)
+    with pytest.raises(RecipeError, match=r"votes \(3\) must be even"):
+        judge_with(given, tmp_path / "out.jsonl", {"votes": 3}, "openai", "m")
+    with pytest.raises(RecipeError, match=r"does not end with \.jsonl"):
+        judge_with(given, tmp_path / "out.csv", {}, "openai", "m")

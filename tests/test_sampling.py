@@ -272,3 +272,24 @@ def test_writing_ten_times_the_rows_takes_ten_times_as_long_and_rewrites_nothing
         )
         assert sorted(folder.iterdir()) == sorted(marks)
     assert seconds[1] < 20 * seconds[0] + 0.5
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_the_statistics_are_looked_at_with_counts_by_reason_and_bars_of_pass_rates(tmp_path: Path, width: int) -> None:
+    from test_cli_text import shown, without_styles
+
+    from r1pipe.views.inspect import table_view
+    from r1pipe.views.tables import Filter, select
+
+    sample(context(tmp_path / "step", problems(40), **ADAPTIVE))
+    folder = tmp_path / "step" / "by_problem"
+    found = select(folder, Filter(), 3)
+    rows = list(read_table(folder))
+    assert found.counts["ended"] == Counter(row["ended"] for row in rows)
+    assert found.counts["pass_rate"] == Counter(rate_label(row["pass_rate"]) for row in rows)
+    text = without_styles(shown(table_view("by_problem", found, width, "shard", Filter(), None, "again"), width))
+    assert "pass rate" in text
+    assert "█" in text
+    assert f"{rows[0]['right']} right of {rows[0]['tried']} tried" in " ".join(text.split())
+    one = select(folder, Filter(id=rows[5]["id"]), 3)
+    assert [row.row for row in one.rows] == [rows[5]]

@@ -106,6 +106,7 @@ def test_kills_of_scorers_and_of_the_engine_at_random_moments_change_no_row(tmp_
     settings = {"samples": 2, **({"engine": SERVED} if place == "engine" else {})}
     sample(context(tmp_path / "whole", problems(48, symbolic=place == "scorer"), samples=2))
     drive(tmp_path / "killed", [[place, seed] for seed in range(4)], settings, symbolic=place == "scorer")
+    assert "a process of the step was killed" in (tmp_path / "killed.log").read_text()
     assert shards(tmp_path / "killed") == shards(tmp_path / "whole")
 
 

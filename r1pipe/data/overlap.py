@@ -33,6 +33,7 @@ NUMBERS = 2
 LEAST_INSIDE = 5
 """A short item of at least this many words is also looked for inside a question; a shorter one must be the whole question."""
 _SIGNS = "+-*/=<>^"
+_BACKSLASH = 0x5C
 _FILTER_BITS = 22
 
 
@@ -41,7 +42,8 @@ class Words(NamedTuple):
 
     Attributes:
         hashes: (words,) uint64, a preceding operator included where it matters.
-        language: (words,) bool, a word of a language: two letters or more, or a character of Chinese or Japanese.
+        language: (words,) bool, a word of a language: two letters or more and no LaTeX command, or a character of Chinese or
+            Japanese.
         numbers: (words,) bool, begins with a digit.
         places: (words,) intp, the word's number among the text's pieces.
     """
@@ -67,9 +69,9 @@ class OverlapIndex:
         words: words in a row.
         windows: (windows,) uint64, sorted: hashes of runs.
         owners: (windows, most) int32: the items that have each, -1 where there are fewer.
-        numbers: (items,) numbers of an item that a text must share, 0 to 2.
+        numbers: (items,) numbers in an item's runs that a text must share, 0 to 2.
         short: number of words -> {hash of a whole short item: the item}.
-        whole: {hash of a whole item of any length without countable runs: the item}.
+        whole: {hash of a whole item: the item}.
         sieve: (2^22,) bool, which low bits of hashes occur at all: most runs of a text are turned away by one look.
         items: how many texts were indexed.
     """
@@ -104,7 +106,8 @@ def words_of(pieces: Pieces) -> Words:
     first = pieces.codes[starts]
     numbers = (first >= 0x30) & (first <= 0x39)
     runs = pieces.kinds[places] == RUN
-    language = (runs & (sizes > 1) & ~numbers) | (pieces.kinds[places] == CHARACTER)
+    command = pieces.codes[np.maximum(starts, 1) - 1] == _BACKSLASH  # of LaTeX
+    language = (runs & (sizes > 1) & ~numbers & ~command) | (pieces.kinds[places] == CHARACTER)
     touchy = np.flatnonzero((numbers | (runs & (sizes == 1))) & (places > 0))
     before = places[touchy] - 1
     signed = touchy[_operators().take(pieces.codes[pieces.starts[before]], mode="clip") & (pieces.kinds[before] == SIGN)]
@@ -140,14 +143,17 @@ def build_index(texts: Iterable[str], words: int = WORDS, common: int = COMMON) 
     runs, owners = [np.zeros(0, dtype=np.uint64)], [np.zeros(0, dtype=np.int32)]
     numbers: list[int] = []
     spare: list[tuple[int, int, int]] = []  # item, words, hash
+    where: list[tuple[Any, Any]] = []  # places of its runs, which of its words are numbers
     for item, text in enumerate(texts):
         found = words_of(split_folded(text))
-        numbers.append(min(NUMBERS, int(np.count_nonzero(found.numbers))))
+        numbers.append(0)
         key = whole_hash(found.hashes)
         if not key or seen.setdefault(key, item) != item:
             continue
-        windows = np.unique(runs_of(found.hashes, words)[_countable(found, words)])
+        places = np.flatnonzero(_countable(found, words))
+        windows, first = np.unique(runs_of(found.hashes, words)[places], return_index=True)
         spare.append((item, len(found.hashes), key))
+        where.append((places[first], found.numbers))
         runs.append(windows)
         owners.append(np.full(len(windows), item, dtype=np.int32))
     every, owner = np.concatenate(runs), np.concatenate(owners)
@@ -162,11 +168,15 @@ def build_index(texts: Iterable[str], words: int = WORDS, common: int = COMMON) 
     covered = set(table[table >= 0].tolist())
     short: dict[int, dict[int, int]] = {}
     whole: dict[int, int] = {}
-    for item, count, key in spare:
-        if item not in covered:
-            whole[key] = item
-            if LEAST_INSIDE <= count <= words:
-                short.setdefault(count, {})[key] = item
+    for (item, count, key), (places, digits), own in zip(spare, where, runs[1:], strict=True):
+        whole[key] = item
+        if item in covered:
+            known = places[np.isin(own, windows, assume_unique=True)]
+            inside = np.zeros(len(digits), dtype=bool)
+            inside[(known[:, None] + np.arange(words)).ravel()] = True
+            numbers[item] = min(NUMBERS, int(np.count_nonzero(inside & digits)))
+        elif LEAST_INSIDE <= count <= words:
+            short.setdefault(count, {})[key] = item
     sieve = np.zeros(1 << _FILTER_BITS, dtype=bool)
     sieve[(windows & np.uint64((1 << _FILTER_BITS) - 1)).astype(np.intp)] = True
     return OverlapIndex(words, windows, table, np.array(numbers, dtype=np.int64), short, whole, sieve, len(numbers))

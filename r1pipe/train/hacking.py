@@ -140,10 +140,6 @@ class HackingWatch:
         """
         return None if not self.looks else self._good if self._since is None else self._since
 
-    def looked_at(self, step: int) -> bool:
-        """Whether the policy was looked at after this step."""
-        return any(look["step"] == step for look in self.looks)
-
 
 def baseline(looks: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """The look that later ones are held against: the last one before preference rewards joined."""
