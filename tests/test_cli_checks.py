@@ -142,7 +142,7 @@ def test_what_is_not_right_is_found_before_anything_is_loaded(tmp_path: Path, ol
 def test_run_all_does_the_quick_checks_of_what_it_would_run_and_starts_nothing(tmp_path: Path, command: list[str]) -> None:
     text = NANO.read_text().replace('traces = { source = "nano"', 'traces = { source = "gone.jsonl"')
     (tmp_path / "my.toml").write_text(
-        re.sub("questions_per_step = .*", "questions_per_step = 15", text) + "\n[launch]\nprocesses = 7\n"
+        re.sub("questions_per_step = .*", "questions_per_step = 15", text).replace("[launch]", "[launch]\nprocesses = 7")
     )
     done = r1pipe(tmp_path, *command, "--recipe", "my.toml")
     assert done.code == 2
@@ -152,7 +152,7 @@ def test_run_all_does_the_quick_checks_of_what_it_would_run_and_starts_nothing(t
 
 
 def test_a_batch_that_cannot_be_split_is_found(tmp_path: Path) -> None:
-    code, out = check(tmp_path, NANO.read_text() + "\n[launch]\nprocesses = 7\n")
+    code, out = check(tmp_path, NANO.read_text().replace("[launch]", "[launch]\nprocesses = 7"))
     assert code == 1
     assert "cannot be split over 7 processes" in out
 

@@ -67,7 +67,10 @@ def test_importing_the_rewards_loads_nothing_heavy() -> None:
 
 
 def test_every_reward_of_the_list_loads_by_its_name() -> None:
-    options = {"overlong": {"limit_tokens": 100, "buffer_tokens": 20}, "cosine_length": {"limit_tokens": 100}}
+    options = {
+        "overlong": {"limit_tokens": 100, "buffer_tokens": 20}, "cosine_length": {"limit_tokens": 100},
+        "judge": {"model": "one", "kind": "safety"}, "score-server": {"model": "one", "kind": "helpfulness"},
+    }  # fmt: skip
     for name in REWARDS:
         assert Mix.build([RewardSpec(name=name, options=options.get(name, {}))]).parts[0].name == name
 
