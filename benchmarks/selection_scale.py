@@ -171,7 +171,7 @@ def baseline(folder: Path, own: bool) -> None:
         print(f"  after {name}: {len(rows)}", flush=True)
     rows = rows.filter(lambda row: not tests.overlaps(known, row), num_proc=cores)
     print(f"  after overlap: {len(rows)}", flush=True)
-    rows = rows.map(tests.signature, num_proc=cores)
+    rows = rows.map(tests.signature)  # in one process: forked workers die in it
     rows = deduplicate(rows)
     general = datasets.load_dataset("parquet", data_files=str(folder / "general/*.parquet"), split="train", cache_dir=cache)
     general = general.shuffle(seed=1).select(range(min(len(general), round(len(rows) * 0.05 / 0.95))))
