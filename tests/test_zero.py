@@ -131,7 +131,7 @@ def test_zero_trains_the_base_and_hands_on_the_form_it_was_trained_in(tmp_path: 
     check_model(ctx.output("model"))
     assert (ctx.output("model") / "chat_template.jinja").read_text() == TEMPLATES["conversation"]
     engine = open_engine(ctx.output("model"), system="", batch=4, dtype="float32")
-    asked = engine.tokenizer.apply_chat_template(messages("1+1="), add_generation_prompt=True, tokenize=False)
+    asked = engine.codec.tokenizer.apply_chat_template(messages("1+1="), add_generation_prompt=True, tokenize=False)
     assert asked.endswith("User: 1+1=. Assistant:")
     lines = [json.loads(line) for line in (ctx.folder / "metrics.jsonl").read_text().splitlines()]
     rollouts = [line for line in lines if line["kind"] == "rollout"]
