@@ -1,4 +1,4 @@
-"""Asking a scoring server over HTTP, as patiently as the engine over HTTP does: see `r1pipe.engines.openai_engine`."""
+"""Asking a server over HTTP: what may pass is tried again, what concerns one request is told from what concerns all."""
 
 from __future__ import annotations
 
@@ -12,10 +12,29 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from r1pipe.engines.openai_engine import LONGEST_PAUSE, LONGEST_WISH, OF_ONE_REQUEST, PASSING, Refused, wished_pause
 from r1pipe.errors import EngineError
 
 Answer = TypeVar("Answer")
+
+PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
+"""Statuses that may pass."""
+OF_ONE_REQUEST = frozenset({400, 413, 422})
+"""Statuses that say something of the request, and nothing of the next one."""
+LONGEST_PAUSE = 60.0
+LONGEST_WISH = 600.0
+"""Seconds: longest pause of our own, and the longest that a server may ask for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An answer without a completion: why, whether it may pass, whether it concerns this request only, the pause asked for, and
+    whether nobody listens there at all."""
+
+    why: str
+    passing: bool
+    alone: bool
+    pause: float | None = None
+    nobody: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +64,7 @@ class Client:
         Raises:
             EngineError: a failure that concerns every request.
         """
-        pause, why = self.first_pause, ""
+        pause, why, nobody = self.first_pause, "", False
         for attempt in range(self.retries + 1):
             answer = self._post(path, body, read)
             if not isinstance(answer, Refused):
@@ -54,18 +73,17 @@ class Client:
                 if answer.alone:
                     return answer
                 raise EngineError(f"{self.url}: {answer.why}", self.check)
-            why = answer.why
+            why, nobody = answer.why, answer.nobody
             if attempt < self.retries:
                 # spread, so that clients do not come back together; not from the generator that training draws from
                 own = min(pause, LONGEST_PAUSE) * random.Random().uniform(0.5, 1.0)
                 time.sleep(own if answer.pause is None else min(answer.pause, LONGEST_WISH))
                 pause *= 2
-        return Refused(f"{why}, after {self.retries} retries", True, True)
+        return Refused(f"{why}, after {self.retries} retries", True, True, nobody=nobody)
 
     def _post(self, path: str, body: Mapping[str, Any], read: Callable[[bytes], Answer | Refused]) -> Answer | Refused:
         """Send one request and read the answer."""
-        headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {self.key}"} if self.key else {})}
-        request = urllib.request.Request(f"{self.url}{path}", json.dumps(body).encode(), headers)
+        request = urllib.request.Request(f"{self.url}{path}", json.dumps(body).encode(), headers(self.key))
         try:
             with urllib.request.urlopen(request, timeout=self.timeout) as response:
                 return read(response.read())
@@ -77,4 +95,19 @@ class Client:
                 why, error.code in PASSING, error.code in OF_ONE_REQUEST, wished_pause(error.headers.get("Retry-After"))
             )
         except (OSError, http.client.HTTPException) as error:  # URLError, a reset, a time limit, an answer that breaks off
-            return Refused(f"no answer ({getattr(error, 'reason', None) or error or type(error).__name__})", True, True)
+            reason = getattr(error, "reason", None) or error
+            nobody = isinstance(reason, ConnectionRefusedError)
+            return Refused(f"no answer ({reason or type(error).__name__})", True, True, nobody=nobody)
+
+
+def headers(key: str) -> dict[str, str]:
+    """What every request carries."""
+    return {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
+
+
+def wished_pause(header: str | None) -> float | None:
+    """Seconds of a Retry-After header; None without one, or where it gives a date."""
+    try:
+        return max(0.0, float(header)) if header else None
+    except ValueError:
+        return None

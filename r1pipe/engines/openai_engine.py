@@ -17,30 +17,20 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import random
-import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from r1pipe.data.chat import join_response, messages
+from r1pipe.engines.asking import Client, Refused, headers
 from r1pipe.engines.base import Completion, Sampling, completion_seed, failed, unusable
 from r1pipe.errors import EngineError
 
 URL, KEY = "OPENAI_BASE_URL", "OPENAI_API_KEY"
 AT_ONCE = 8
 """Requests that are open at a time when the launch says nothing."""
-PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
-"""Statuses that may pass."""
-OF_ONE_REQUEST = frozenset({400, 413, 422})
-"""Statuses that say something of the request, and nothing of the next one."""
-LONGEST_PAUSE = 60.0
-LONGEST_WISH = 600.0
-"""Seconds: longest pause of our own, and the longest that a server may ask for."""
 
 
 def server_url(environment: Mapping[str, str]) -> str:
@@ -58,18 +48,6 @@ def server_url(environment: Mapping[str, str]) -> str:
     if not url.startswith(("http://", "https://")):
         raise EngineError(f"{URL} is {url!r}, which is no http:// or https:// address", "e.g. http://localhost:8000/v1")
     return url
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """An answer without a completion: why, whether it may pass, whether it concerns this request only, the pause asked for, and
-    whether nobody listens there at all."""
-
-    why: str
-    passing: bool
-    alone: bool
-    pause: float | None = None
-    nobody: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,15 +112,12 @@ class OpenAiEngine:
 
     def _is_vllm(self) -> bool:
         """Whether the server says that it is vLLM, which gives token ids."""
-        request = urllib.request.Request(f"{self.url}/models", headers=self._headers())
+        request = urllib.request.Request(f"{self.url}/models", headers=headers(self.key))
         try:
             with urllib.request.urlopen(request, timeout=self.timeout) as response:
                 return any(model.get("owned_by") == "vllm" for model in json.loads(response.read())["data"])
         except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, AttributeError):
             return False  # a server without this page is another one; whether it answers shows with the first request
-
-    def _headers(self) -> dict[str, str]:
-        return {"Content-Type": "application/json", **({"Authorization": f"Bearer {self.key}"} if self.key else {})}
 
     def _complete(self, question: str, sampling: Sampling, seed: int, ids: bool) -> tuple[Completion, bool]:
         """One completion, tried as often as allowed, and whether that was given up."""
@@ -152,55 +127,20 @@ class OpenAiEngine:
             **({"stop": list(sampling.stop)} if sampling.stop else {}), **({"logprobs": True} if sampling.log_probs else {}),
             **({"return_token_ids": True} if ids else {}),
         }  # fmt: skip
-        pause, why, nobody = self.first_pause, "", False
-        for attempt in range(self.retries + 1):
-            answer = self._post(body)
-            if isinstance(answer, Completion):
-                return answer, False
-            if not answer.passing:
-                if answer.alone:
-                    return Completion("", 0, "error", answer.why), False
-                raise EngineError(f"{self.url}: {answer.why}", f"check {URL}, {KEY} and the model's name")
-            why, nobody = answer.why, answer.nobody
-            if attempt < self.retries:
-                own = min(pause, LONGEST_PAUSE) * random.uniform(0.5, 1.0)  # spread, so that clients do not come back together
-                time.sleep(own if answer.pause is None else min(answer.pause, LONGEST_WISH))
-                pause *= 2
-        if nobody:  # that says nothing of this request: one more of them left out would be lost for good
-            raise EngineError(f"{self.url}: {why}, after {self.retries} retries", "start the server, then `r1pipe resume`")
-        return Completion("", 0, "error", f"{why}, after {self.retries} retries"), True
-
-    def _post(self, body: Mapping[str, Any]) -> Completion | Refused:
-        """Send one request and read the answer."""
-        request = urllib.request.Request(f"{self.url}/chat/completions", json.dumps(body).encode(), self._headers())
-        try:
-            with urllib.request.urlopen(request, timeout=self.timeout) as response:
-                return read_completion(response.read())
-        except urllib.error.HTTPError as error:
-            with error:
-                told = error.read(2000).decode("utf-8", "replace").strip()
-            why = f"status {error.code}{': ' + told[:200] if told else ''}"
-            return Refused(
-                why, error.code in PASSING, error.code in OF_ONE_REQUEST, wished_pause(error.headers.get("Retry-After"))
-            )
-        except (OSError, http.client.HTTPException) as error:  # URLError, a reset, a time limit, an answer that breaks off
-            reason = getattr(error, "reason", None) or error
-            nobody = isinstance(reason, ConnectionRefusedError)
-            return Refused(f"no answer ({reason or type(error).__name__})", True, True, nobody=nobody)
+        hint = f"check {URL}, {KEY} and the model's name"
+        client = Client(self.url, self.key, self.retries, self.first_pause, self.timeout, hint)
+        answer = client.ask("/chat/completions", body, read_completion)
+        if isinstance(answer, Completion):
+            return answer, False
+        if answer.nobody:  # that says nothing of this request: one more of them left out would be lost for good
+            raise EngineError(f"{self.url}: {answer.why}", "start the server, then `r1pipe resume`")
+        return Completion("", 0, "error", answer.why), answer.passing
 
 
 def _cancel(futures: Sequence[Sequence[Future[tuple[Completion, bool]]]]) -> None:
     for several in futures:
         for future in several:
             future.cancel()
-
-
-def wished_pause(header: str | None) -> float | None:
-    """Seconds of a Retry-After header; None without one, or where it gives a date."""
-    try:
-        return max(0.0, float(header)) if header else None
-    except ValueError:
-        return None
 
 
 def read_completion(answer: bytes) -> Completion | Refused:

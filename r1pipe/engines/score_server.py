@@ -23,8 +23,7 @@ from typing import Any
 
 from r1pipe.data.chat import messages
 from r1pipe.data.rows import Attempt, Score
-from r1pipe.engines.asking import Client
-from r1pipe.engines.openai_engine import Refused
+from r1pipe.engines.asking import Client, Refused
 from r1pipe.errors import EngineError
 from r1pipe.rewards.base import CUT
 from r1pipe.rewards.preference import PreferenceKind, standardised, to_judge
