@@ -121,7 +121,7 @@ def run_prepare(tmp_path: Path, **changes: Any) -> dict[str, Any]:
 def test_prepare_drops_what_overlaps_an_evaluation_question_and_counts_it(tmp_path: Path) -> None:
     tables = run_prepare(tmp_path)
     assert tables["problems"]["rows"] == 6
-    assert tables["problems"]["dropped"] == {"overlaps an evaluation question": 2}
+    assert tables["problems"]["dropped"] == {"overlaps an evaluation item": 2}
     questions = {problem.question for problem in read_problems(tmp_path / "out" / "problems")}
     assert questions == {f"What is {n} + {n}?" for n in (1, 2, 5, 6, 7, 8)}
 
@@ -148,12 +148,37 @@ def test_prepare_drops_exact_duplicates_and_gold_answers_that_cannot_be_judged(t
 
 
 def test_prepare_stops_when_a_table_ends_up_empty(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no rows are left for problems from .*: 1 × overlaps an evaluation question"):
+    with pytest.raises(DataError, match=r"no rows are left for problems from .*: 1 × overlaps an evaluation item"):
         run_prepare(tmp_path, problems=[{"question": "What is 3 + 3?", "answer": "6"}])
 
 
-def test_windows_of_ten_words_count_chinese_by_characters() -> None:
-    text = prepare.question_key("小明有3个苹果，吃了2个，又买了5个，现在有几个？")
-    windows = list(prepare.word_windows(text))
-    assert windows
-    assert all(len(window.split()) == 10 for window in windows)
+COWS = "A farmer sells 12 of his 40 cows and buys 7 new ones at the market on Monday. How many cows has he now?"
+PENS = "小明有3个苹果，吃了2个，又买了5个，现在有几个？"
+ASKED = [{"question": COWS, "answer": "35"}, {"question": PENS, "answer": "6"}]
+
+
+def test_prepare_keeps_a_problem_that_shares_only_its_wording_with_an_evaluation_question(tmp_path: Path) -> None:
+    problems = [
+        {"question": COWS.replace("12", "13").replace("40", "50").replace("7", "8"), "answer": "45"},
+        {"question": PENS.replace("3", "7").replace("2", "4").replace("5", "6"), "answer": "9"},
+        {"question": f"Think.  {COWS.upper()}", "answer": "35"},
+        {"question": PENS.replace("，", " "), "answer": "6"},
+    ]
+    tables = run_prepare(tmp_path, problems=problems, evaluation=ASKED)
+    assert tables["problems"]["dropped"] == {"overlaps an evaluation item": 2}
+    assert [problem.answer for problem in read_problems(tmp_path / "out" / "problems")] == ["45", "9"]
+
+
+def test_what_overlaps_is_kept_with_its_place_and_the_passage(tmp_path: Path) -> None:
+    traces = [
+        {"question": "What is 9 + 1?", "thinking": "9 and 1", "summary": "\\boxed{10}"},
+        {"question": "A tale?", "thinking": f"I know one like it. {COWS} So 35.", "summary": "\\boxed{35}"},
+    ]
+    tables = run_prepare(tmp_path, traces=traces, evaluation=ASKED)
+    assert tables["traces"] == {
+        "rows": 1, "dropped": {"overlaps an evaluation item": 1}, "source": str(tmp_path / "in" / "traces.jsonl"),
+    }  # fmt: skip
+    (noted,) = read_table(tmp_path / "out" / "skipped")
+    assert (noted["table"], noted["where"].rpartition(", ")[2]) == ("traces", "line 2")
+    assert "a farmer sells 12 of his 40 cows and buys" in noted["reason"]
+    assert "A tale?" in noted["row"]

@@ -9,7 +9,10 @@ import pytest
 from cli_helpers import r1pipe
 from test_data_in import hub_folder, run_prepare, write
 
+from r1pipe.data.overlap import OVERLAP, build_index, find_overlap
+from r1pipe.data.sources import nano_rows
 from r1pipe.data.tables import read_problems
+from r1pipe.stages.prepare import Taken
 from r1pipe.stages.previewing import preview
 from r1pipe.stages.schema import SourceSpec
 
@@ -120,3 +123,18 @@ def test_text_in_a_preview_steers_nothing(tmp_path: Path, word: str) -> None:
     assert done.code == 0, done.err
     assert "\x1b[31m" not in done.out
     assert "\u202e" not in done.out
+
+
+def test_a_preview_and_prepare_and_the_index_of_overlap_agree_about_every_generated_problem(tmp_path: Path) -> None:
+    asked, given = SourceSpec(source="nano", count=60), SourceSpec(source="nano", count=300)
+    found = preview(given, "problems", 1, [(asked, "evaluation")], 0)
+    index = build_index(row["question"] for row in nano_rows("evaluation", 60, 1))
+    overlaps = [row["question"] for row in nano_rows("problems", 300, 1) if find_overlap(index, row["question"])]
+    assert found["overlap"]["rows"] == len(overlaps) > 0
+    items, against = list[str](), None
+    for spec, table in ((asked, "evaluation"), (given, "problems")):
+        taken = Taken(spec, table, 1, against, items)  # type: ignore[arg-type]
+        assert len(list(taken.rows())) + taken.dropped.total() == spec.count
+        against = build_index(items)
+    assert taken.dropped == {OVERLAP: len(overlaps)}
+    assert len(overlaps) < 0.03 * given.count

@@ -11,18 +11,21 @@ The paper drops what shares ten words in a row with an evaluation question or a 
 - An item that has no such run, because it is short or is all formulas, is compared whole: with the whole question, and from
   five words on with any stretch of the question.
 
-An index is built once from the texts of the evaluation sets; asking it reads no text of theirs.
+An index is built once from the texts of the evaluation sets; asking it reads no text of theirs. Every step that drops or counts
+such rows asks here: `prepare`, its preview and the selection.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
 from r1pipe.data.pieces import CHARACTER, RUN, SIGN, Pieces, length_mark, mixed, runs_of, split_folded, whole_hash
 
+OVERLAP = "overlaps an evaluation item"
+"""The reason of a row that is dropped for it."""
 WORDS = 10
 """Words in a row (the paper, D.1)."""
 COMMON = 3
@@ -32,6 +35,8 @@ NUMBERS = 2
 """Numbers that must be shared with an item that has so many."""
 LEAST_INSIDE = 5
 """A short item of at least this many words is also looked for inside a question; a shorter one must be the whole question."""
+ANSWERING = ("thinking", "summary", "response", "chosen", "rejected")
+"""Columns of any table in which something is said to the question."""
 _SIGNS = "+-*/=<>^"
 _BACKSLASH = 0x5C
 _FILTER_BITS = 22
@@ -129,6 +134,13 @@ def _countable(words: Words, size: int) -> Any:
     return counts & (inside(words.numbers) > 0) if words.numbers.any() else counts
 
 
+def item_texts(row: Mapping[str, Any], words: int = WORDS) -> Iterator[str]:
+    """What counts of an evaluation row: its question, and an answer that is long enough to be a solution."""
+    yield row["question"]
+    if len(words_of(split_folded(row["answer"])).hashes) >= words:
+        yield row["answer"]
+
+
 def build_index(texts: Iterable[str], words: int = WORDS, common: int = COMMON) -> OverlapIndex:
     """An index of evaluation items: questions and worked solutions, one text each; bare answers do not belong here.
 
@@ -191,6 +203,12 @@ def find_overlap(index: OverlapIndex, text: str, *, question: bool = True) -> Ov
     """
     pieces = split_folded(text)
     return overlap_of(index, pieces, words_of(pieces), question=question)
+
+
+def row_overlap(index: OverlapIndex, row: Mapping[str, Any]) -> Overlap | None:
+    """The first passage of a row of any table that stands in an evaluation item: in its question, or in what is said to it."""
+    texts = [("question", row["question"]), *((name, row[name]) for name in ANSWERING if row.get(name))]
+    return next((found for name, text in texts if (found := find_overlap(index, text, question=name == "question"))), None)
 
 
 def overlap_of(index: OverlapIndex, pieces: Pieces, words: Words, *, question: bool) -> Overlap | None:

@@ -1,9 +1,8 @@
 """Step 0: every table that the later stages read, in one place, before anything is trained.
 
-Rows are normalised, given ids made from their content, deduplicated, and held against the evaluation sets: a row whose
-question is one of theirs is dropped and counted (the paper, D.1, drops what shares ten words in a row; the questions here that
-are shorter than that are compared whole). Gold answers are scored against themselves, so that a problem that nobody could
-solve is dropped with its reason, not trained on.
+Rows are normalised, given ids made from their content, deduplicated, and held against the evaluation sets: a row that overlaps
+one of their items (`r1pipe.data.overlap`; the paper, D.1) is dropped, counted and noted with the passage. Gold answers are scored
+against themselves, so that a problem that nobody could solve is dropped with its reason, not trained on.
 """
 
 from __future__ import annotations
@@ -17,6 +16,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from r1pipe.data.jsonl import shortened
+from r1pipe.data.overlap import OVERLAP, OverlapIndex, build_index, item_texts, row_overlap
 from r1pipe.data.rows import Attempt, Problem
 from r1pipe.data.sources import Table, is_file
 from r1pipe.data.tables import (
@@ -32,11 +33,6 @@ from r1pipe.errors import DataError
 from r1pipe.rewards import Accuracy
 from r1pipe.stage import StepConfig, StepContext
 from r1pipe.stages.schema import SourceSpec, check_mapping, normalised, raw_rows, row_text
-
-BOILERPLATE = 3
-"""A run of words that stands in more evaluation questions than this is a common phrase, and no sign of overlap."""
-OVERLAP_WORDS = 10
-"""A question that shares this many words in a row with an evaluation question is dropped (D.1)."""
 
 TABLES: dict[str, tuple[Table, dict[str, str]]] = {
     "evaluation": ("evaluation", PROBLEM_COLUMNS),
@@ -96,18 +92,22 @@ def files(config: ZeroConfig) -> dict[str, Path]:
 def run(context: StepContext) -> dict[str, Any]:
     """Write all tables of the pipeline; returns counts and reasons by table.
 
-    Rows that were skipped because they cannot be used are written to a table of their own, `skipped`, with their reasons.
+    Rows that cannot be used, where they are to be skipped, and rows that overlap an evaluation item are written to a table of
+    their own, `skipped`, with their reasons.
     """
     config: ZeroConfig = context.config
     summary: dict[str, Any] = {}
-    against, skipped = Overlap(), list[dict[str, Any]]()
+    items, skipped = list[str](), list[dict[str, Any]]()
+    against: OverlapIndex | None = None
     for output, (table, columns) in TABLES.items():
         if output not in type(config).model_fields:
             continue
         spec: SourceSpec = getattr(config, output)
         check_mapping(spec, table)
         evaluating = output in EVALUATING
-        source = Taken(spec, table, context.seed, against, evaluating)
+        if not evaluating and against is None:
+            against = build_index(items)
+        source = Taken(spec, table, context.seed, None if evaluating else against, items)
         count = write_table(context.output(output), ({name: row[name] for name in columns} for row in source.rows()), columns)
         skipped += [{"table": output, **line} for line in source.skipped]
         if not count:
@@ -126,47 +126,26 @@ def run(context: StepContext) -> dict[str, Any]:
 
 
 @dataclass
-class Overlap:
-    """What the evaluation sets ask, and whether a question is one of theirs or shares a run of words with one."""
-
-    questions: set[str] = field(default_factory=set)
-    windows: Counter[str] = field(default_factory=Counter)
-
-    def add(self, question: str) -> None:
-        """Take up an evaluation question."""
-        key = question_key(question)
-        self.questions.add(key)
-        self.windows.update(word_windows(key))
-
-    def shared(self, question: str) -> str:
-        """The words that a question shares with an evaluation question; empty when it shares none."""
-        key = question_key(question)
-        if key in self.questions:
-            return key
-        return next((window for window in word_windows(key) if 0 < self.windows[window] <= BOILERPLATE), "")
-
-
-@dataclass
 class Taken:
     """The rows of one table as they come from its source, and what became of those that are left out.
 
     Attributes:
-        against: the evaluation sets; their own rows are added to it.
-        read: rows that the source has given. dropped: reason -> rows left out. skipped: rows that could not be used.
+        against: the items of the evaluation sets; None for these sets themselves, whose texts are added to `items`.
+        read: rows that the source has given. dropped: reason -> rows left out. skipped: rows that could not be used, or overlap.
     """
 
     spec: SourceSpec
     table: Table
     seed: int
-    against: Overlap
-    evaluating: bool = False
+    against: OverlapIndex | None
+    items: list[str] = field(default_factory=list)
     checker: Accuracy = field(default_factory=Accuracy)
     read: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
     skipped: list[dict[str, str]] = field(default_factory=list)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Normalised rows, each content once, none that overlaps an evaluation question, gold answers that can be judged."""
+        """Normalised rows, each content once, none that overlaps an evaluation item, gold answers that can be judged."""
         here, asked, ids = set[bytes](), set[bytes](), set[str]()
         columns = next(columns for table, columns in TABLES.values() if table == self.table)
         for some in batched(self._whole(), BATCH_ROWS):
@@ -177,8 +156,10 @@ class Taken:
                     self.dropped["exact duplicate"] += 1
                 elif self.table == "problems" and question_mark(row) in asked:
                     self.dropped["asks what an earlier row asks"] += 1
-                elif not self.evaluating and self.against.shared(row["question"]):
-                    self.dropped["overlaps an evaluation question"] += 1
+                elif self.against is not None and (overlap := row_overlap(self.against, row)) is not None:
+                    self.dropped[OVERLAP] += 1
+                    note = f"{OVERLAP}: {shortened(overlap.passage, 200)}"
+                    self.skipped.append({"where": row["_where"], "reason": note, "row": row_text(row)})
                 else:
                     here.add(mark)
                     asked.add(question_mark(row))
@@ -188,8 +169,8 @@ class Taken:
                 if fault:
                     self.dropped[f"gold answer {fault}"] += 1
                     continue
-                if self.evaluating:
-                    self.against.add(row["question"])
+                if self.against is None:
+                    self.items += item_texts(row)
                 if row["id"] in ids:  # question and answer as before, but other options or tests
                     row["id"] = content_id(row["id"], *(str(row[name]) for name in columns if name != "id"))
                 ids.add(row["id"])
@@ -208,7 +189,7 @@ class Taken:
                 where, _, why = error.problem.partition(": ")
                 self._skip(where, why.partition("; the row has ")[0], row_text(raw))
                 continue
-            yield row
+            yield {**row, "_where": raw.get("_where", f"{self.spec.source}, row {self.read}")}
 
     def _skip(self, where: str, reason: str, row: str) -> None:
         self.dropped[f"bad row: {reason}"] += 1
@@ -231,19 +212,6 @@ def question_key(question: str) -> str:
 def question_mark(row: dict[str, Any]) -> bytes:
     """What two rows have in common that ask the same: the question, however it is written, and the options or tests to it."""
     return bytes.fromhex(content_id(question_key(row["question"]), str(row.get("check", ""))))
-
-
-def word_windows(key: str) -> Iterator[str]:
-    """Every run of OVERLAP_WORDS words; scripts without spaces count each character as a word; shorter texts have none.
-
-    In a question with numbers only runs with a number count: the rest is the wording that problems of a kind share.
-    """
-    words = re.findall(r"[\u3040-\u30ff\u3400-\u9fff]|[^\s\u3040-\u30ff\u3400-\u9fff]+", key)
-    numeric = any(character.isdigit() for character in key)
-    for start in range(len(words) - OVERLAP_WORDS + 1):
-        window = " ".join(words[start : start + OVERLAP_WORDS])
-        if not numeric or any(character.isdigit() for character in window):
-            yield window
 
 
 def gold_faults(rows: Sequence[dict[str, Any]], checker: Accuracy) -> list[str]:

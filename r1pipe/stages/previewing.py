@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from r1pipe.data.jsonl import Written, shortened
+from r1pipe.data.overlap import OverlapIndex, build_index, item_texts, row_overlap
 from r1pipe.data.sources import HUB, Table, is_file, is_generated
 from r1pipe.data.tables import problem_of
 from r1pipe.errors import DataError
 from r1pipe.rewards import Accuracy
-from r1pipe.stages.prepare import BATCH_ROWS, TABLES, Overlap, batched, gold_faults, question_mark
+from r1pipe.stages.prepare import BATCH_ROWS, TABLES, batched, gold_faults, question_mark
 from r1pipe.stages.schema import SourceSpec, check_mapping, normalised, raw_rows, row_text
 
 GENERATED = 1000
@@ -42,7 +43,7 @@ class Seen:
 
     Attributes:
         types: the source's column -> type -> rows. bad, gold: reason -> rows. exact: rows that are there twice, word for word.
-        same_question: rows that ask what another row asks. shared: rows that overlap an evaluation question.
+        same_question: rows that ask what another row asks. shared: rows that overlap an evaluation item.
         examples: some rows of each kind, as {"where", "reason", "row"}.
     """
 
@@ -106,9 +107,9 @@ def preview(spec: SourceSpec, table: Table, seed: int, against: Sequence[tuple[S
             elif key in questions:
                 seen.same_question += 1
                 seen.note("duplicate", where, "same question as an earlier row", shortened(row["question"]))
-            if overlap is not None and (words := overlap.shared(row["question"])):
+            if overlap is not None and (found := row_overlap(overlap, row)) is not None:
                 seen.shared += 1
-                seen.note("overlap", where, f"shares: {shortened(words, 120)}", shortened(row["question"]))
+                seen.note("overlap", where, f"shares: {shortened(found.passage, 120)}", shortened(row["question"]))
             if mark not in marks:
                 fresh.append(row)
             marks.add(mark)
@@ -165,13 +166,20 @@ def _judge(rows: list[dict[str, Any]], checker: Accuracy, seen: Seen) -> None:
             seen.note("gold", str(row["_where"]), remark, f"{row['answer']!r} for {shortened(row['question'], 120)}")
 
 
-def _overlap(against: Sequence[tuple[SourceSpec, Table]], seed: int) -> Overlap:
-    """The questions of the evaluation sets."""
-    overlap = Overlap()
-    for spec, table in against:
-        for raw in raw_rows(spec, table, seed, (lambda where, why, row: None) if spec.bad_rows == "skip" else None):
-            overlap.add(str(normalised(raw, table, spec.fields, spec.values)["question"]))
-    return overlap
+def _overlap(against: Sequence[tuple[SourceSpec, Table]], seed: int) -> OverlapIndex:
+    """The items of the evaluation sets."""
+
+    def texts() -> Iterator[str]:
+        for spec, table in against:
+            skip = spec.bad_rows == "skip"
+            for raw in raw_rows(spec, table, seed, (lambda where, why, row: None) if skip else None):
+                try:
+                    yield from item_texts(normalised(raw, table, spec.fields, spec.values))
+                except DataError:
+                    if not skip:
+                        raise
+
+    return build_index(texts())
 
 
 def _pinned(spec: SourceSpec) -> tuple[SourceSpec, str]:

@@ -116,7 +116,7 @@ def _verdicts(found: Mapping[str, Any]) -> RenderableType:
     doubled = f"{duplicates['exact']:,} exact, {duplicates['same_question']:,} more ask what an earlier row asks"
     table.add_row("duplicates", console.plain(doubled, "yellow" if duplicates["exact"] + duplicates["same_question"] else ""))
     if overlap is not None:
-        shared = f"{overlap['rows']:,} rows overlap an evaluation question of {', '.join(overlap['against'])}"
+        shared = f"{overlap['rows']:,} rows overlap an evaluation item of {', '.join(overlap['against'])}"
         table.add_row("overlap", console.plain(shared, "yellow" if overlap["rows"] else ""))
     else:
         table.add_row("overlap", console.plain("not looked for: --recipe names the evaluation sets", "dim"))

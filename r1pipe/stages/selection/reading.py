@@ -16,13 +16,13 @@ from typing import Any
 
 from r1pipe.data.chat import Response, split_response
 from r1pipe.data.likeness import runs_to_compare
-from r1pipe.data.overlap import OverlapIndex, overlap_of, words_of
+from r1pipe.data.overlap import OVERLAP, OverlapIndex, overlap_of, words_of
 from r1pipe.data.pieces import Pieces, split_folded, whole_hash
 from r1pipe.data.tables import open_part, part_path, write_columns
 from r1pipe.stages.keeping import why_unfit, why_unreadable
 from r1pipe.stages.selection.settings import SelectConfig
 
-OVERLAP, JUDGED_WRONG = "overlaps an evaluation item", "judged wrong by a model"
+JUDGED_WRONG = "judged wrong by a model"
 ROWS_AT_ONCE = 256
 _ATTEMPT_COLUMNS = (
     "id", "sample", "question", "prefix", "completion", "finish", "tokens", "verdict", "scores", "error", "domain", "language",
@@ -69,10 +69,7 @@ class Reader:
             if said is not None:
                 verdicts[row], judged[row] = said, "model"
         reasons = [why_unfit(error, finish, verdict) for error, finish, verdict in zip(errors, finishes, verdicts, strict=True)]
-        reasons = [
-            "judged wrong by a model" if reason == "wrong" and model else reason
-            for reason, model in zip(reasons, judged, strict=True)
-        ]
+        reasons = [JUDGED_WRONG if reason == "wrong" and model else reason for reason, model in zip(reasons, judged, strict=True)]
         found = Found.empty(len(reasons))
         reads = [row for row, reason in enumerate(reasons) if not reason]
         texts = _rows(batch, reads, ("question", "prefix", "completion", "scores"))

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from r1pipe.data.overlap import OverlapIndex, build_index, words_of
-from r1pipe.data.pieces import split_folded
+from r1pipe.data.overlap import OverlapIndex, build_index, item_texts
 from r1pipe.data.tables import part_path, part_rows, read_table
 from r1pipe.errors import ArtifactError, DataError, Stopped
 from r1pipe.manifest import to_json, write_atomic
@@ -72,9 +71,7 @@ def evaluation_index(context: StepContext, words: int) -> OverlapIndex:
     def texts() -> Iterator[str]:
         for name in EVALUATION:
             for row in read_table(context.inputs[name]) if name in context.inputs else ():
-                yield row["question"]
-                if len(words_of(split_folded(row["answer"])).hashes) >= words:
-                    yield row["answer"]
+                yield from item_texts(row, words)
 
     return build_index(texts(), words)
 
