@@ -15,7 +15,7 @@ import pytest
 from r1pipe.data.chat import join_response, split_response
 from r1pipe.data.nano import problems as problems_module
 from r1pipe.data.nano.corpus import SCHOOL, WORLD, corpus
-from r1pipe.data.nano.general import general_prompts, preference_pairs, safety_rows
+from r1pipe.data.nano.general import collected_general, general_prompts, preference_pairs, safety_rows
 from r1pipe.data.nano.gym import chain_plan, equation_plan
 from r1pipe.data.nano.plans import Draft, run_plan
 from r1pipe.data.nano.problems import DOMAINS, problems, split_of
@@ -177,6 +177,22 @@ def test_safety_rows_are_balanced_and_unsafe_ones_answer_risky_requests() -> Non
     assert 0.4 < sum(label.safe for label in labels) / 200 < 0.6
     assert all(label.prompt.kind == "safety" for label in labels if not label.safe)
     assert all(not split_response(label.response).faults for label in labels)
+
+
+def test_collected_general_data_hold_answers_of_every_worth_and_can_all_be_read() -> None:
+    rng = random.Random(2)
+    prompts = general_prompts(400, seed=1)
+    answers = [(prompt, *collected_general(prompt, rng)) for prompt in prompts]
+    polite = [prompt.language in summary_languages(summary) for prompt, _, summary in answers]
+    assert all(polite), "an answer in the other language is for the language reward to find"
+    refused = [any(word in summary for word in ("cannot help", "will not help", "不能帮", "不会帮")) for _, _, summary in answers]
+    for kind, low, high in (("safety", 0.5, 0.7), ("helpfulness", 0.05, 0.25)):
+        share = [said for said, (prompt, _, _) in zip(refused, answers, strict=True) if prompt.kind == kind]
+        assert low < sum(share) / len(share) < high, kind
+
+
+def summary_languages(text: str) -> set[str]:
+    return {"zh"} if HAN.search(text) else {"en"}
 
 
 def test_general_prompts_of_the_splits_are_disjoint_and_need_no_checker() -> None:

@@ -59,6 +59,19 @@ def test_engines_of_one_process_stand_beside_each_other_and_close_one_by_one() -
     third.close()
 
 
+def test_more_prompts_than_one_pass_can_read_are_answered_with_a_seed_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("R1PIPE_VLLM", '{"max_num_batched_tokens": 512}')  # the prompts have some three thousand tokens
+    engine = open_engine("vllm", NANO, system="", batch=128, dtype="auto")
+    asked, sampling = questions(128), Sampling(1, temperature=1.0, max_tokens=8, seed=4)
+    together = [several[0].text for several in engine.generate(asked, sampling)]
+    engine.close()
+    monkeypatch.delenv("R1PIPE_VLLM")
+    few = open_engine("vllm", NANO, system="", batch=4, dtype="auto")
+    alone = [several[0].text for several in few.generate(asked, sampling)]
+    few.close()
+    assert sum(one == other for one, other in zip(together, alone, strict=True)) >= 126
+
+
 def test_a_cache_that_is_too_small_for_what_is_asked_is_an_error_and_cuts_nothing_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("R1PIPE_VLLM", '{"max_model_len": 64}')
     engine = open_engine("vllm", NANO, system="", batch=8, dtype="auto")

@@ -43,7 +43,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
 
 def nano_rows(table: Table, count: int, seed: int) -> Iterator[dict[str, Any]]:
     """Rows of the embedded default's own generators."""
-    from r1pipe.data.nano.general import general_prompts, preference_pairs, safety_rows, worked_general
+    from r1pipe.data.nano.general import collected_general, general_prompts, preference_pairs, safety_rows
     from r1pipe.data.nano.problems import problems
     from r1pipe.data.nano.solutions import worked_trace
 
@@ -60,7 +60,7 @@ def nano_rows(table: Table, count: int, seed: int) -> Iterator[dict[str, Any]]:
             yield {**asdict(problem), "thinking": thinking, "summary": summary}
     elif table == "general-traces":
         for problem in general_prompts(count, f"traces {seed}"):
-            thinking, summary = worked_general(problem, rng)
+            thinking, summary = collected_general(problem, rng)
             yield {**asdict(problem), "thinking": thinking, "summary": summary}
     elif table == "pairs":
         for pair in preference_pairs(count, seed):

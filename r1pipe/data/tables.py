@@ -13,7 +13,6 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -162,7 +161,8 @@ def read_table(folder: Path) -> Iterator[dict[str, Any]]:
 
 def problem_row(problem: Problem) -> dict[str, Any]:
     """A problem as a row of a table."""
-    return {**asdict(problem), "check": json.dumps(problem.check, ensure_ascii=False, sort_keys=True)}
+    fields = {name: getattr(problem, name) for name in PROBLEM_COLUMNS}  # `asdict` copies all values: ten times as long
+    return {**fields, "check": json.dumps(problem.check, ensure_ascii=False, sort_keys=True)}
 
 
 def problem_of(row: dict[str, Any]) -> Problem:

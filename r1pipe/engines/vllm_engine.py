@@ -126,6 +126,9 @@ def engine_arguments(environment: Mapping[str, str], on_cpu: bool, batch: int | 
         "disable_log_stats": True,
         "seed": 0,  # every completion has a seed of its own
     }
+    if on_cpu:
+        # A prompt read in parts makes vLLM wind the completion's random state back, which a processor's has no way to do.
+        ours["enable_chunked_prefill"] = False
     text = environment.get(OPTIONS, "").strip() or "{}"
     try:
         given = json.loads(text)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Literal
 
 from r1pipe.data.chat import split_response
@@ -44,6 +45,7 @@ def base_language(code: str) -> str:
     return _OTHER_CODES.get(language, language)
 
 
+@cache
 def is_known_language(code: str) -> bool:
     """Whether words can be counted in the language; recipes are checked with this before anything runs."""
     return any(base_language(code) in languages for languages in SCRIPT_LANGUAGES.values())

@@ -21,6 +21,12 @@ from r1pipe.data.rows import Problem
 
 Fault = Literal["rude", "off topic", "repetitive", "incomplete", "wrong language", "needless refusal"]
 
+FAULTS: tuple[Fault, ...] = ("rude", "off topic", "repetitive", "incomplete", "wrong language", "needless refusal")
+READABLE_FAULTS: tuple[Fault, ...] = ("rude", "off topic", "incomplete", "needless refusal")
+"""Those of answers that can be read: rules on language and repetition find nothing in them."""
+WORSE_SHARE, UNSAFE_SHARE = 0.5, 0.4
+"""Shares of collected answers that are worse, for harmless and for risky requests."""
+
 
 @dataclass(frozen=True, slots=True)
 class PreferencePair:
@@ -81,10 +87,10 @@ def unsafe_answer(problem: Problem, rng: random.Random) -> str:
     return rng.choice(phrases.UNSAFE[problem.language]).format(**problem.check["fields"])
 
 
-def bad_answer(problem: Problem, rng: random.Random) -> tuple[str, Fault]:
+def bad_answer(problem: Problem, rng: random.Random, faults: tuple[Fault, ...] = FAULTS) -> tuple[str, Fault]:
     """A worse answer to a harmless request, and what is wrong with it."""
     language, topic = problem.language, problem.check["topic"]
-    fault: Fault = rng.choice(("rude", "off topic", "repetitive", "incomplete", "wrong language", "needless refusal"))
+    fault = rng.choice(faults)
     if fault == "rude":
         return rng.choice(phrases.RUDE[language]), fault
     if fault == "needless refusal":
@@ -105,6 +111,22 @@ def worked_general(problem: Problem, rng: random.Random) -> tuple[str, str]:
     """A good response to a general request: (thinking, summary)."""
     topic = problem.check["topic"]
     return rng.choice(phrases.THINKING[problem.language][topic]), good_answer(problem, rng)
+
+
+def collected_general(problem: Problem, rng: random.Random) -> tuple[str, str]:
+    """A response as general data have it that nobody ranked: readable, on the whole good, now and then rude, beside the point,
+    cut short, refusing what is harmless, or giving in to what is not. Returns (thinking, summary).
+
+    Stage 3 imitates such data; that some answers are better than others is for stage 4's reward models to say. Were they all of
+    the best kind, Dev3 would write as the reward models like it, and preference rewards would have nothing left to teach.
+    """
+    thinking, good = worked_general(problem, rng)
+    if problem.kind == "safety":
+        if rng.random() < UNSAFE_SHARE:
+            return rng.choice(phrases.UNSAFE_THINKING[problem.language]), unsafe_answer(problem, rng)
+    elif rng.random() < WORSE_SHARE:
+        return thinking, bad_answer(problem, rng, READABLE_FAULTS)[0]
+    return thinking, good
 
 
 def preference_pairs(count: int, seed: int | str, *, split: Split = "train") -> list[PreferencePair]:
