@@ -28,6 +28,13 @@ SMALL_BASE = 32 * 1024 * 1024
 """A base model or an input of fewer bytes is hashed every time; a larger base is known by its files' sizes and times."""
 
 
+GIVE_TEMPLATE = (
+    "add chat_template.jinja to its folder; for a base model --set chat.template=built-in gives it one of r1pipe's, "
+    "--set chat.template=FILE one of yours"
+)
+"""What to do about a model without a chat template."""
+
+
 def check_artifact(path: Path, kind: ArtifactKind, chat_template: bool = True) -> None:
     """Check that an output is whole.
 
@@ -75,7 +82,7 @@ def check_model(folder: Path, chat_template: bool = True) -> None:
         raise ArtifactError(f"{folder} has no tokenizer (one of {', '.join(TOKENIZER_FILES)})")
     settings = _read_json(folder / "tokenizer_config.json")
     if chat_template and not (folder / "chat_template.jinja").is_file() and not settings.get("chat_template"):
-        raise ArtifactError(f"{folder} has no chat template (chat_template.jinja, or in tokenizer_config.json)")
+        raise ArtifactError(f"{folder} has no chat template (chat_template.jinja, or in tokenizer_config.json)", GIVE_TEMPLATE)
 
 
 def check_safetensors(file: Path) -> None:

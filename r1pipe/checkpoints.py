@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,6 +14,8 @@ from r1pipe.errors import R1PipeError, StateError
 from r1pipe.manifest import Manifest, read_manifest
 from r1pipe.opening import Opened, open_run
 from r1pipe.stage import Step
+from r1pipe.stages.base_model import with_template
+from r1pipe.stages.sections import ChatSection
 from r1pipe.states import BaseIdentity
 
 BASE = "base"
@@ -90,6 +95,17 @@ def checkpoints_of(opened: Opened) -> list[Checkpoint]:
         if step.makes and path.exists():
             found.append(Checkpoint(step.makes, opened.run.output_path(step, "model"), opened, step, read_manifest(path, step)))
     return found
+
+
+def folder_to_ask(one: Checkpoint) -> Path:
+    """The folder that a checkpoint is loaded from to be asked: of a base model one with the chat template that the recipe of its
+    run gives, which is gone when this program ends."""
+    chat = one.opened.recipe.shared.get("chat") if one.opened is not None and one.step is None else None
+    if not isinstance(chat, ChatSection) or not chat.template:
+        return one.folder
+    around = Path(tempfile.mkdtemp(prefix="r1pipe-base-"))
+    atexit.register(shutil.rmtree, around, ignore_errors=True)
+    return with_template(one.folder, chat, around / one.folder.name)
 
 
 def _of_run(opened: Opened, name: str, before: str) -> Checkpoint | None:

@@ -12,23 +12,28 @@ from typing import Any
 
 from r1pipe.artifact import check_model, digest_base
 from r1pipe.data.chat import CLOSE, OPEN
+from r1pipe.data.rows import Problem
+from r1pipe.data.tables import problem_of
 from r1pipe.engines.needs import check_engine
 from r1pipe.errors import ArtifactError, R1PipeError, RecipeError
+from r1pipe.fork import damaged, sharers
 from r1pipe.graph import Pipeline, reads_base
 from r1pipe.lock import describe_lock, is_live
 from r1pipe.machine import Fact
-from r1pipe.opening import DEFAULT_RECIPE, Opened, open_recipe, open_run
+from r1pipe.opening import DEFAULT_RECIPE, Opened, named, open_recipe, open_run
 from r1pipe.recipe import Recipe
-from r1pipe.rewards import Mix
+from r1pipe.rewards import Mix, RewardSpec
 from r1pipe.rewards.mix import load_reward
 from r1pipe.rewards.preference import KINDS
-from r1pipe.rundir import list_runs
-from r1pipe.runner import plan, verify
+from r1pipe.rewards.trial import STAND_IN, is_own, trial_attempts, try_reward, verdict_of
+from r1pipe.rundir import free_name, list_runs
+from r1pipe.runner import plan
 from r1pipe.stage import Step
+from r1pipe.stages.base_model import template_text
 from r1pipe.stages.mixed_rl import Config as MixedConfig
 from r1pipe.stages.prepare import ZeroConfig as PrepareConfig
-from r1pipe.stages.schema import check_mapping, normalised, raw_rows
-from r1pipe.stages.sections import RewardsSection
+from r1pipe.stages.schema import SourceSpec, check_mapping, normalised, raw_rows
+from r1pipe.stages.sections import ChatSection, RewardsSection
 from r1pipe.stages.zero import Config as ZeroConfig
 from r1pipe.trackers import check_trackers
 from r1pipe.train.scoring_time import check_scoring_time
@@ -67,7 +72,7 @@ def check_recipe(
         yield _fact("recipe", "base model", lambda: _base(pipeline, recipe))
     for name, section in recipe.shared.items():
         if isinstance(section, RewardsSection) and any(name in step.shares for step in chosen):
-            yield _fact("recipe", name, partial(_rewards, section))
+            yield _fact("recipe", name, partial(_rewards, section.rules, recipe, generate))
     for step in chosen:
         yield _fact("steps", step.name, partial(_step, pipeline, step, recipe, generate))
 
@@ -98,12 +103,23 @@ def check_run(opened: Opened, contents: bool) -> Iterator[Fact]:
         blocked = place.state in ("changed", "stale")
         hint = f"r1pipe plan --run {run.name}" if blocked else ""
         yield Fact("run", place.step.name, f"{place.state}: {place.why}", "missing" if blocked else "ok", hint=hint)
-    problems = verify(run, opened.pipeline, contents)
+    found = damaged(run, opened.pipeline, contents)
     how = "by content" if contents else "by size; --contents reads every byte"
-    if not problems:
+    if not found:
         yield Fact("run", "files", f"all outputs of finished steps are as their manifests say ({how})")
-    for problem in problems:
-        yield Fact("run", "files", problem, "missing", hint=f"r1pipe run-all --run {run.name} --redo STEP")
+    for step, problem in found:
+        yield Fact("run", "files", problem, "missing", hint=_mend(opened, step))
+
+
+def _mend(opened: Opened, step: Step) -> str:
+    """What to type about a finished step whose files are not what they were."""
+    run = opened.run
+    if others := sharers(run, step):
+        again = f"r1pipe fork {named(run)} {free_name(run.name, run.root.parent)} --before {step.name}"
+        return f"{again}   makes it anew beside this one, which {', '.join(others)} shares; or put the files back"
+    also = [below.name for below in opened.pipeline.readers(step.name) if run.manifest_path(below).exists()]
+    with_them = f" and what was made from it: {', '.join(also)}" if also else ""
+    return f"r1pipe run-all --run {named(run)} --redo {step.name}   makes it again{with_them}; or put the files back"
 
 
 def _fact(group: str, name: str, check: Callable[[], str]) -> Fact:
@@ -119,7 +135,12 @@ def _fact(group: str, name: str, check: Callable[[], str]) -> Fact:
 def _base(pipeline: Pipeline, recipe: Recipe) -> str:
     """Folder, weights, tokenizer, chat template, thinking tags, pinned digest."""
     folder = pipeline.locate_base(recipe.base.model)
-    check_model(folder)
+    chat = recipe.shared.get("chat")
+    given = chat.template if isinstance(chat, ChatSection) else ""
+    if given:
+        assert isinstance(chat, ChatSection)
+        template_text(chat)
+    check_model(folder, chat_template=not given)
     if special := _special_tags(folder):
         raise ArtifactError(
             f"{folder}/tokenizer.json has {' and '.join(special)} as special tokens, which are stripped before rewards see them",
@@ -132,7 +153,17 @@ def _base(pipeline: Pipeline, recipe: Recipe) -> str:
             f"{folder} has digest {digest[:16]}, the recipe pins {pinned[:16]}",
             "take the pinned weights, or change [base] digest",
         )
-    return f"{recipe.base.model}, digest {digest[:12]}{', as pinned' if pinned else ''}"
+    asked = f", asked with the chat template {given}" if given else ""
+    return f"{recipe.base.model}, digest {digest[:12]}{', as pinned' if pinned else ''}{asked}"
+
+
+def _start(folder: Path) -> None:
+    """A model that a step is to start from is whole."""
+    if (folder / "adapter_config.json").is_file():
+        raise ArtifactError(
+            f"{folder} holds adapters and no whole model, so no step can start from it", "merge them into the model first"
+        )
+    check_model(folder)
 
 
 def _stop_token(folder: Path) -> None:
@@ -178,10 +209,23 @@ def _special_tags(folder: Path) -> list[str]:
     return [token["content"] for token in added if token.get("special") and token.get("content") in (OPEN, CLOSE)]
 
 
-def _rewards(section: RewardsSection) -> str:
-    """Every reward exists and accepts its options."""
-    mix = Mix.build(section.rules)
-    return ", ".join(f"{part.name} × {part.weight:g}" for part in mix.parts)
+def _rewards(rules: Sequence[RewardSpec], recipe: Recipe, generate: bool) -> str:
+    """Every reward exists and accepts its options, and those of the user's own score what a model may write."""
+    mix = Mix.build(rules)
+    said = [", ".join(f"{part.name} × {part.weight:g}" for part in mix.parts)]
+    if own := [part for part in mix.parts if is_own(part.reward)]:
+        attempts = trial_attempts(_first_problem(recipe, generate))
+        said += [verdict_of(part, try_reward(part, attempts)) for part in own]
+    return "; ".join(said)
+
+
+def _first_problem(recipe: Recipe, generate: bool) -> Problem:
+    """The first problem that the run will train on; a made-up one where none can be had here."""
+    config = next((config for config in recipe.configs.values() if isinstance(config, PrepareConfig)), None)
+    with contextlib.suppress(R1PipeError):  # a source that cannot be read is a fact of its own
+        if config is not None and (row := _first_row(config.problems, "problems", recipe.seed, generate)) is not None:
+            return problem_of(normalised(row, "problems", config.problems.fields, config.problems.values))
+    return STAND_IN
 
 
 def _step(pipeline: Pipeline, step: Step, recipe: Recipe, generate: bool) -> str:
@@ -193,7 +237,7 @@ def _step(pipeline: Pipeline, step: Step, recipe: Recipe, generate: bool) -> str
     for engine in engines_of(config):
         check_engine(engine, {**os.environ, **launch.env})
     if isinstance(config, ZeroConfig):
-        Mix.build(config.rules)
+        _rewards(config.rules, recipe, generate)
     if step.launcher == "accelerate":
         check_trackers(launch.report_to)
     if isinstance(config, MixedConfig):
@@ -201,6 +245,8 @@ def _step(pipeline: Pipeline, step: Step, recipe: Recipe, generate: bool) -> str
             if (judge := getattr(config, kind)) is not None:
                 load_reward(judge.name, {**judge.options, "kind": kind, "system": ""})
     if isinstance(config, GrpoSettings):
+        if config.start_from:
+            _start(Path(config.start_from).expanduser())
         with contextlib.suppress(ArtifactError):  # a base that is not here is a fact of its own
             _room(pipeline.locate_base(recipe.base.model), config)
         answers = {"maths": config.questions_per_rollout * config.group}  # other checkers: once the problems are known
@@ -211,7 +257,7 @@ def _step(pipeline: Pipeline, step: Step, recipe: Recipe, generate: bool) -> str
 def _sources(config: PrepareConfig, seed: int, generate: bool) -> str:
     """The first row of every source (of files only, unless `generate`), read as `prepare` will read it."""
     from r1pipe.data.hub import Hub, refuse_unpinned
-    from r1pipe.data.sources import HUB, is_generated
+    from r1pipe.data.sources import HUB
 
     names = []
     for name in type(config).model_fields:
@@ -219,16 +265,31 @@ def _sources(config: PrepareConfig, seed: int, generate: bool) -> str:
         check_mapping(spec, table)  # type: ignore[arg-type]
         if spec.source.startswith(HUB):
             refuse_unpinned(Hub(spec.source.removeprefix(HUB), spec.revision))
-        if not generate and (is_generated(spec.source) or spec.source.startswith(HUB)):
-            continue
-        skip = (lambda where, why, row: None) if spec.bad_rows == "skip" else None
-        try:
-            row = next(iter(raw_rows(spec.model_copy(update={"count": 1}), table, seed, skip)), None)  # type: ignore[arg-type]
-        except ImportError as error:
-            raise RecipeError(f"[prepare.{name}] source {spec.source!r}: {error}", "install it, or check PYTHONPATH") from error
+        row = _first_row(spec, table, seed, generate)
         if row is None:
-            raise RecipeError(f"[prepare.{name}] source {spec.source!r} gives no rows", "check the file")
-        if skip is None:
+            continue
+        if spec.bad_rows != "skip":
             normalised(row, table, spec.fields, spec.values)  # type: ignore[arg-type]
         names.append(spec.source)
     return f"the first row of each of {len(names)} tables is right ({', '.join(dict.fromkeys(names))})"
+
+
+def _first_row(spec: SourceSpec, table: str, seed: int, generate: bool) -> dict[str, Any] | None:
+    """The first row of a source, read as `prepare` will read it; None where asking would load a library or need a network.
+
+    Raises:
+        RecipeError: there is none, or what makes the rows cannot be imported. DataError: it cannot be read.
+    """
+    from r1pipe.data.sources import HUB, is_generated
+
+    if not generate and (is_generated(spec.source) or spec.source.startswith(HUB)):
+        return None
+    skip = (lambda where, why, row: None) if spec.bad_rows == "skip" else None
+    try:
+        row = next(iter(raw_rows(spec.model_copy(update={"count": 1}), table, seed, skip)), None)  # type: ignore[arg-type]
+    except ImportError as error:
+        name = table.replace("-", "_")
+        raise RecipeError(f"[prepare.{name}] source {spec.source!r}: {error}", "install it, or check PYTHONPATH") from error
+    if row is None:
+        raise RecipeError(f"[prepare.{table.replace('-', '_')}] source {spec.source!r} gives no rows", "check the file")
+    return row

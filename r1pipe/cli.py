@@ -97,16 +97,21 @@ def run_one(
 
 
 @app.command(rich_help_panel=RUNNING)
-def resume(run: RunArgument = None, plain: PlainOption = False) -> None:
-    """Go on with a run that was stopped, from where it stopped.
+def resume(
+    run: RunArgument = None,
+    until: Annotated[str | None, typer.Option(metavar="STAGE", help="Stop after this one, not where it was asked to.")] = None,
+    plain: PlainOption = False,
+) -> None:
+    """Go on with a run that was stopped, from where it stopped and as far as it was asked to go.
 
-    Example:
+    Examples:
       r1pipe resume nano
+      r1pipe resume nano --until evaluate        further than it was asked to go
     """
     from r1pipe.opening import open_run
-    from r1pipe.work import work
+    from r1pipe.work import go_on
 
-    raise typer.Exit(work(open_run(run), plain=plain))
+    raise typer.Exit(go_on(open_run(run), until, plain))
 
 
 @app.command(rich_help_panel=RUNNING)

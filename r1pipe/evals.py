@@ -19,7 +19,7 @@ from rich.text import Text
 
 from r1pipe import console
 from r1pipe.artifact import base_files, digest_of, file_record
-from r1pipe.checkpoints import Checkpoint
+from r1pipe.checkpoints import Checkpoint, folder_to_ask
 from r1pipe.data.rows import Problem
 from r1pipe.engines.base import Engine, Sampling
 from r1pipe.errors import StateError
@@ -144,7 +144,7 @@ def attempts_of(
             if rows is None:
                 if engine is None:
                     tell(f"{checkpoint.name}: {len(problems):,} problems × {sampling.samples} samples")
-                    engine = open_engine(engine_name, checkpoint.folder, system=chat.system, batch=batch, dtype=dtype)
+                    engine = open_engine(engine_name, folder_to_ask(checkpoint), system=chat.system, batch=batch, dtype=dtype)
                 own = replace(sampling, seed=shard_seed(sampling.seed, number))
                 rows = write_scored(mix, sample_attempts(engine, part, own), folder, number)
                 tell(f"{checkpoint.name}: {min((number + 1) * PART, len(problems)):,} of {len(problems):,} problems answered")
@@ -157,7 +157,9 @@ def attempts_of(
 
 def _settings(checkpoints: Sequence[Checkpoint], asked: Asked, problems: int) -> dict[str, Any]:
     """What decides the answers: problems, sampling, engine, and each checkpoint's weights."""
-    models = {one.name: digest_of({file.name: file_record(file) for file in base_files(one.folder)}) for one in checkpoints}
+    models = {
+        one.name: digest_of({file.name: file_record(file) for file in base_files(folder_to_ask(one))}) for one in checkpoints
+    }
     return {
         "file": {"name": asked.file.name, "sha256": file_record(asked.file).sha256, "problems": problems},
         "domain": asked.domain,

@@ -47,6 +47,7 @@ def failure(run: RunDir, step: Step, begun: Begun, ended: Ended) -> StepFailed |
 def _to_type(advice: str, run: RunDir, step: Step) -> str:
     """Advice of a step's process, which knows neither the run's name nor its own, as it can be typed."""
     named = advice.replace("run-all --redo STEP", f"run-all --run {shown(run)} --redo STEP")
+    named = named.replace("fork RUN", f"fork {shown(run)}")
     return named.replace("inspect STEP", f"inspect STEP --run {shown(run)}").replace("STEP", step.name)
 
 

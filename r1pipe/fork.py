@@ -81,10 +81,9 @@ def discard(run: RunDir, pipeline: Pipeline, names: Sequence[str]) -> list[Step]
     doomed = [*pipeline.readers(*chosen), *(step for step in pipeline.steps if step.name in chosen)]
     present = [step for step in pipeline.steps if step in doomed and os.path.lexists(run.step_dir(step))]
     for step in present:
-        sharers = [other.name for other in list_runs(run.root.parent) if _shares(other, run, step)]
-        if sharers:
+        if others := sharers(run, step):
             raise StateError(
-                f"step {step.name} of run {run.name} is shared with {', '.join(sharers)}, so it is not discarded",
+                f"step {step.name} of run {run.name} is shared with {', '.join(others)}, so it is not discarded",
                 f"r1pipe fork {run.name} NEWNAME --before {step.name}   makes it anew beside this one",
             )
     for step in reversed(present):
@@ -125,15 +124,25 @@ def verify(run: RunDir, pipeline: Pipeline, contents: bool = True) -> list[str]:
     Returns:
         One line for each problem; empty when all is well.
     """
-    problems = []
+    return [problem for _, problem in damaged(run, pipeline, contents)]
+
+
+def damaged(run: RunDir, pipeline: Pipeline, contents: bool = True) -> list[tuple[Step, str]]:
+    """The finished steps whose outputs are not as their manifests say, each with what is wrong."""
+    found = []
     for step in pipeline.steps:
         if not run.manifest_path(step).exists():
             continue
         try:
             check_outputs(run, step, contents)
         except ArtifactError as error:
-            problems.append(error.problem)
-    return problems
+            found.append((step, error.problem))
+    return found
+
+
+def sharers(run: RunDir, step: Step) -> list[str]:
+    """The runs beside this one that share a step of it."""
+    return [other.name for other in list_runs(run.root.parent) if _shares(other, run, step)]
 
 
 def check_outputs(run: RunDir, step: Step, contents: bool = False) -> None:

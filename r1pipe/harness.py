@@ -19,7 +19,7 @@ from statistics import stdev
 from typing import Any
 
 from r1pipe import __version__
-from r1pipe.checkpoints import Checkpoint
+from r1pipe.checkpoints import Checkpoint, folder_to_ask
 from r1pipe.data.tables import attempt_of
 from r1pipe.engines.base import Sampling
 from r1pipe.estimators import Tally, curve
@@ -76,7 +76,7 @@ def results_of(
     metrics = metrics_of(found)
     names = [name for name in metrics if not name.endswith("_stderr")]
     problems = len({row["id"] for row in rows})
-    template = checkpoint.folder / "chat_template.jinja"
+    template = folder_to_ask(checkpoint) / "chat_template.jinja"
     chat = template.read_text(encoding="utf-8") if template.is_file() else None
     config = {
         "task": task,

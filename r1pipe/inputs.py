@@ -28,7 +28,7 @@ def step_inputs(
     Raises:
         StateError: an earlier step is not done. ArtifactError, DataError: an output of it, or a file of the user's, is not there.
     """
-    records = file_inputs(step, recipe.configs[step.name])
+    records = file_inputs(step, recipe)
     for name, source in step.reads.items():
         if isinstance(source, Base):
             model = recipe.base.model

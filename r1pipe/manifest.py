@@ -154,7 +154,7 @@ def read_manifest(path: Path, step: Step | None = None) -> Manifest:
     Raises:
         ArtifactError: the file is missing, torn, of another layout, or belongs to another step than `step`.
     """
-    manifest = _read(path, Manifest)
+    manifest = _read(path, Manifest, step.name if step else "STEP")
     if step is not None and manifest.step != step.name:
         raise ArtifactError(
             f"{path} belongs to step {manifest.step!r}, not to {step.name!r}", "was a folder copied or renamed by hand?"
@@ -167,8 +167,8 @@ def read_begun(path: Path) -> Begun | None:
     return _read(path, Begun) if path.is_file() else None
 
 
-def _read(path: Path, model: type[R]) -> R:
-    """Read and validate one of our records."""
+def _read(path: Path, model: type[R], step: str = "STEP") -> R:
+    """Read and validate one of our records; `step` is named in the advice."""
     try:
         data = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -176,7 +176,7 @@ def _read(path: Path, model: type[R]) -> R:
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read: {describe_os_error(error)}", "check its rights and the disk") from error
     except ValueError as error:
-        raise ArtifactError(f"{path} is torn or not ours: {error}", "r1pipe run-all --redo STEP makes it again") from error
+        raise ArtifactError(f"{path} is torn or not ours: {error}", f"r1pipe run-all --redo {step} makes it again") from error
     found = data.get("format") if isinstance(data, dict) else None
     if found != FORMAT:
         raise ArtifactError(f"{path} is not a record of this version of r1pipe (format {found!r}, wanted {FORMAT})")

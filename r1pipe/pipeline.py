@@ -16,6 +16,7 @@ from r1pipe.errors import ArtifactError, RecipeError
 from r1pipe.graph import Pipeline
 from r1pipe.stage import Base, Output, Step
 from r1pipe.stages import cold_start, evaluate, mixed_rl, prepare, reasoning_rl, rejection_sft, sampling, traces, zero
+from r1pipe.stages.own import own_code, own_files
 from r1pipe.stages.sections import ChatSection, RewardsSection
 
 PREPARE = Step(
@@ -24,7 +25,6 @@ PREPARE = Step(
         "problems": "table", "traces": "table", "general": "table", "general_traces": "table",
         "pairs": "table", "labels": "table", "evaluation": "table", "general_evaluation": "table",
     },
-    files=prepare.files,
 )  # fmt: skip
 COLD_START = Step(
     "cold-start", "1-cold-start", cold_start.run, cold_start.Config,
@@ -129,7 +129,7 @@ def locate_base(model: str) -> Path:
     return folder
 
 
-PIPELINES: dict[str, tuple[Step, ...]] = {
+_STEPS: dict[str, tuple[Step, ...]] = {
     "r1": (PREPARE, COLD_START, REASONING_RL, SAMPLE, SELECT, RETRAIN, REWARD_MODELS, MIXED_RL, EVALUATE),
     "r1-zero": (PREPARE_ZERO, ZERO, EVALUATE_ZERO),
     "r1-full": (
@@ -137,7 +137,8 @@ PIPELINES: dict[str, tuple[Step, ...]] = {
         EVALUATE_FULL,
     ),
 }  # fmt: skip
-"""What `pipeline = ` in a recipe may say."""
+PIPELINES = {name: tuple(replace(step, files=own_files, code=own_code) for step in steps) for name, steps in _STEPS.items()}
+"""What `pipeline = ` in a recipe may say. Any step may read files and run code of the user's that its settings name."""
 
 
 def load(name: str) -> Pipeline:

@@ -55,6 +55,11 @@ class RunDir:
         return self.root / "base.json"
 
     @property
+    def goal_path(self) -> Path:
+        """How far the command that was stopped was asked to go; see `r1pipe.goal`."""
+        return self.root / "goal.json"
+
+    @property
     def trash(self) -> Path:
         """Where a discarded step is moved before it is deleted; emptied at the next start."""
         return self.root / ".discarded"

@@ -18,6 +18,7 @@ from r1pipe.errors import ArtifactError, StateError, StepFailed, Stopped
 from r1pipe.failures import failure, how_to_go_on, shown
 from r1pipe.files import describe_os_error
 from r1pipe.fork import create_run, discard, empty_trash, fork, tidy, verify
+from r1pipe.goal import Goal, forget_goal, record_goal
 from r1pipe.graph import DEFAULT_LOADER, Pipeline, reads_base
 from r1pipe.inputs import check_lineage, step_inputs
 from r1pipe.launch import BASE, BEGUN, LOADER, LOCK, PIPELINE, RUNNER, StopRequest, run_process
@@ -46,6 +47,7 @@ class _Session:
     token: str
     loader: str
     provenance: Provenance
+    goal: Goal
 
 
 def execute(
@@ -81,7 +83,8 @@ def execute(
     finished = []
     with (stop or StopRequest()).listening() as wish, hold(run.lock_path, watcher.notice) as token:
         base = BaseIdentity(run, pipeline, recipe, write_cache=True)
-        session = _Session(run, pipeline, recipe, watcher, wish, base, token, loader, Provenance())
+        goal = Goal(until or "", only or "")
+        session = _Session(run, pipeline, recipe, watcher, wish, base, token, loader, Provenance(), goal)
         empty_trash(run)
         tidy(run.root, deep=False)
         _refuse_blocked(session, wanted, redo)  # before anything is discarded: a refused start must cost nothing
@@ -96,6 +99,7 @@ def execute(
                 watcher.on_skip(step, place.manifest)
                 continue
             if wish.count:
+                record_goal(run, goal)
                 raise Stopped(f"stopped before step {step.name}", f"r1pipe resume {shown(run)}")
             try:
                 manifest = _run_step(session, place, plans)
@@ -107,6 +111,7 @@ def execute(
                 ) from error
             finished.append(manifest)
             plans[step.name] = StepPlan(step, "done", "finished now", (), manifest)
+        forget_goal(run)
     return finished
 
 
@@ -152,6 +157,8 @@ def _refuse_blocked(session: _Session, wanted: Sequence[Step], redo: Sequence[st
     ]
     if any(place.changes for place in blocked):
         hints.append(f"or put the old value back in {run.recipe_path}")
+    if any(place.edited for place in blocked):
+        hints.append("or put the file back as it was")
     raise StateError("\n".join(lines), "\n".join(hints))
 
 
@@ -194,6 +201,7 @@ def _run_step(session: _Session, place: StepPlan, plans: Mapping[str, StepPlan])
     for stray in (run.result_path(step), run.error_path(step), run.stop_path(step)):
         stray.unlink(missing_ok=True)
     check_held(run.lock_path, session.token)
+    record_goal(run, session.goal)
     write_atomic(run.begun_path(step), to_json(begun))
     session.observer.on_step_begin(step, begun.attempt)
     extra = {

@@ -41,9 +41,14 @@ class Base:
     """The recipe's base model, as an input: always the untouched weights, identified by their digest."""
 
 
-def no_files(config: Any) -> Mapping[str, Path]:
+def no_files(config: Any, shared: Mapping[str, Any]) -> Mapping[str, Path]:
     """The files of a step that reads none."""
     return {}
+
+
+def no_code(config: Any, shared: Mapping[str, Any]) -> tuple[str, ...]:
+    """The code of a step that runs none of the user's."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +67,11 @@ class Step:
         makes: the checkpoint's name in the paper ("Dev1"), for lineage; empty when the step makes no checkpoint.
         revision: raised when the same settings would now give something else.
         looked_at: names of inputs that are only looked at on the way: nothing of what is made depends on them, so that a step
-        made
-            without them need not be made again.
-        files: from its settings to the files of the user's that it reads, by a name that no input has; when one of them changes,
-            the step is stale.
+            made without them need not be made again.
+        files: from its settings and shared sections to the files of the user's that it reads, by a name that no input has; when
+            one of them changes, the step is stale.
+        code: from the same to the import paths of the user's code that it runs; when a file of that code changes, the step is
+            stale.
     """
 
     name: str
@@ -79,7 +85,8 @@ class Step:
     makes: str = ""
     revision: int = 1
     looked_at: tuple[str, ...] = ()
-    files: Callable[[Any], Mapping[str, Path]] = no_files
+    files: Callable[[Any, Mapping[str, Any]], Mapping[str, Path]] = no_files
+    code: Callable[[Any, Mapping[str, Any]], tuple[str, ...]] = no_code
 
     @property
     def stage(self) -> str:

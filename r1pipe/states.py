@@ -36,6 +36,7 @@ class StepPlan:
         changes: the settings that differ, for `changed`.
         manifest: the record, when there is a readable one.
         begun: what it was last begun with, when it was begun and is not done.
+        edited: whether a file of the user's that it read, or code that it ran, holds something else now.
     """
 
     step: Step
@@ -44,6 +45,7 @@ class StepPlan:
     changes: tuple[Change, ...] = ()
     manifest: Manifest | None = None
     begun: Begun | None = None
+    edited: bool = False
 
     @property
     def attempts(self) -> int:
@@ -135,8 +137,9 @@ def state_of(
     if not made:
         return StepPlan(step, "todo", _waits(step, before), begun=begun)  # nothing was made: nothing to lose or to mix
     if found.changes:
-        return StepPlan(step, "changed", "it was begun with other settings", tuple(found.changes), begun=begun)
-    return StepPlan(step, "stale", found.stale, begun=begun)
+        why = _also("it was begun with other settings", found)
+        return StepPlan(step, "changed", why, tuple(found.changes), begun=begun, edited=found.edited)
+    return StepPlan(step, "stale", found.stale, begun=begun, edited=found.edited)
 
 
 def leftovers(folder: Path) -> list[str]:
@@ -156,9 +159,10 @@ def _of_finished(
         return StepPlan(step, "changed", error.problem)
     found = _compare(step, pipeline, recipe, base, manifest.settings, manifest.inputs, before)
     if found.changes:
-        return StepPlan(step, "changed", "it was made with other settings", tuple(found.changes), manifest)
+        why = _also("it was made with other settings", found)
+        return StepPlan(step, "changed", why, tuple(found.changes), manifest, edited=found.edited)
     if found.stale:
-        return StepPlan(step, "stale", found.stale, (), manifest)
+        return StepPlan(step, "stale", found.stale, (), manifest, edited=found.edited)
     return StepPlan(step, "done", f"finished {manifest.finished}".strip(), (), manifest)
 
 
@@ -168,10 +172,16 @@ class _Comparison:
 
     changes: list[Change]
     stale: str
+    edited: bool
 
     @property
     def differs(self) -> bool:
         return bool(self.changes or self.stale)
+
+
+def _also(why: str, found: _Comparison) -> str:
+    """Other settings and, beside them, files or code that were changed."""
+    return f"{why}; {found.stale}" if found.edited else why
 
 
 def _compare(
@@ -186,8 +196,8 @@ def _compare(
     """A record's settings and inputs against today's recipe and today's inputs."""
     digest = base.digest_or(str(settings["base"].get("digest", ""))) if "base" in settings else ""
     differ = changes(settings, recipe.settings(step, digest), step, pipeline)
-    edited = changed_files(step, recipe.configs[step.name], inputs)
-    return _Comparison(differ, "; ".join([*_stale_inputs(step, inputs, before), *edited]))
+    edited = changed_files(step, recipe, inputs)
+    return _Comparison(differ, "; ".join([*_stale_inputs(step, inputs, before), *edited]), bool(edited))
 
 
 def _stale_inputs(step: Step, inputs: Mapping[str, InputRecord], before: Mapping[str, StepPlan]) -> list[str]:

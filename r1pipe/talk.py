@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from r1pipe import console
-from r1pipe.checkpoints import Checkpoint
+from r1pipe.checkpoints import Checkpoint, folder_to_ask
 from r1pipe.data.chat import split_response
 from r1pipe.engines.base import Completion, Engine, Sampling
 from r1pipe.stages.sections import ChatSection
@@ -39,7 +39,7 @@ def open_speakers(checkpoints: Sequence[Checkpoint], engine: str, dtype: str) ->
     for one in checkpoints:
         chat = one.opened.recipe.shared.get("chat") if one.opened is not None else None
         system = chat.system if isinstance(chat, ChatSection) else ""
-        speakers.append(Speaker(one.name, open_engine(engine, one.folder, system=system, batch=None, dtype=dtype)))
+        speakers.append(Speaker(one.name, open_engine(engine, folder_to_ask(one), system=system, batch=None, dtype=dtype)))
     return speakers
 
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from r1pipe import console
 from r1pipe.errors import StateError, Stopped
+from r1pipe.goal import Goal, forget_goal, read_goal
 from r1pipe.launch import StopRequest
 from r1pipe.lock import describe_lock, is_live
 from r1pipe.manifest import write_atomic
 from r1pipe.observer import Observer
-from r1pipe.opening import Opened, load, loader, run_option, silent_sections
+from r1pipe.opening import Opened, load, loader, named, run_option, silent_sections
 from r1pipe.recipe_text import dotted
 from r1pipe.rundir import new_run_path
 from r1pipe.runner import StepPlan, create_run, execute, fork, plan
@@ -82,8 +83,20 @@ def work(opened: Opened, until: str | None = None, only: str | None = None, redo
         except KeyboardInterrupt:
             console.show_error(Stopped(f"run {opened.run.name} was interrupted", f"r1pipe resume {opened.run.name}"))
             return INTERRUPTED
+    elif not is_live(opened.run.lock_path):
+        forget_goal(opened.run)
     console.say(*ending(opened))
     return 0
+
+
+def go_on(opened: Opened, until: str | None, plain: bool) -> int:
+    """Run what is left of what the command that was stopped had asked for; `until` asks for something else."""
+    goal = Goal(until) if until else read_goal(opened.run)
+    if goal and not until:
+        last = opened.pipeline.steps[-1].name
+        further = f"r1pipe resume {named(opened.run)} --until {last} goes further"
+        console.notice(f"run {opened.run.name} goes on as it was asked to, {goal}; {further}")
+    return work(opened, goal.until or None, goal.only or None, plain=plain)
 
 
 def _wanted(opened: Opened, plans: Sequence[StepPlan], until: str | None, only: str | None) -> list[StepPlan]:

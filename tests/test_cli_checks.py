@@ -186,6 +186,15 @@ def test_check_of_a_run_compares_its_files_with_the_manifests(tmp_path: Path) ->
     done = r1pipe(folder, "check", "nano", "--contents", columns=200)
     assert done.code == 1
     assert "model.safetensors was altered" in done.out
+    again = "r1pipe run-all --run nano --redo reasoning-rl   makes it again and what was made from it: rejection-sft/sample, "
+    found = json.loads(r1pipe(folder, "check", "nano", "--contents", "--json").out)["facts"]
+    assert [fact["hint"].startswith(again) for fact in found if fact["state"] == "missing"] == [True]
+    assert r1pipe(folder, "fork", "nano", "other", "--before", "evaluate").code == 0
+    hints = [fact["hint"] for fact in json.loads(r1pipe(folder, "check", "nano", "--contents", "--json").out)["facts"]]
+    shared = (
+        "r1pipe fork nano nano-2 --before reasoning-rl   makes it anew beside this one, which other shares; or put the files back"
+    )
+    assert shared in hints
 
 
 def test_check_as_json(tmp_path: Path) -> None:

@@ -267,7 +267,7 @@ def test_a_stage_that_the_recipe_leaves_out_is_said_when_the_run_begins(tmp_path
 OPTIONS = {
     "run-all": {"--recipe", "--run", "--set", "--until", "--redo", "--plain"},
     "run": {"--run", "--set", "--redo", "--plain"},
-    "resume": {"--plain"},
+    "resume": {"--plain", "--until"},
     "fork": {"--before", "--set"},
     "plan": {"--recipe", "--run", "--set", "--settings", "--json"},
     "status": {"--json"},

@@ -107,9 +107,14 @@ def test_ctrl_c_on_the_keyboard_stops_and_resume_goes_on(tmp_path: Path) -> None
     assert "stopping cold-start at its next safe point; once more to stop now" in drawn
     assert "^C" not in drawn
     assert "r1pipe resume nano" in drawn.splitlines()[-1]
-    sent, code = on_a_terminal(tmp_path, arguments, nothing, columns=140)
+    sent, code = on_a_terminal(tmp_path, ["resume"], nothing, columns=140)
     assert code == 0
-    assert "✓ cold-start → Dev1" in ALLOWED.sub("", sent)
+    drawn = ALLOWED.sub("", sent)
+    assert "run nano goes on as it was asked to, until cold-start; r1pipe resume nano --until evaluate goes further" in drawn
+    assert "resuming" in drawn
+    assert "starting" not in drawn
+    assert "✓ cold-start → Dev1" in drawn
+    assert "2 of 9 steps done" in drawn
 
 
 def test_a_dumb_terminal_gets_plain_lines(tmp_path: Path) -> None:

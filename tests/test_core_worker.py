@@ -84,6 +84,10 @@ def test_advice_of_a_step_can_be_typed_as_it_stands(short: Toy) -> None:
     said = {"begun": begun.id, "type": "TrainingError", "problem": "other settings"}
     for hint, typed in (
         ("redo the step with `r1pipe run-all --redo STEP`", "redo the step with `r1pipe run-all --run demo --redo work/double`"),
+        (
+            "r1pipe fork RUN NEW --before STEP --set STEP.start_from=x",
+            "r1pipe fork demo NEW --before work/double --set work/double.start_from=x",
+        ),
         ("look with `r1pipe inspect STEP --part last`", "look with `r1pipe inspect work/double --run demo --part last`"),
     ):
         short.run.error_path(step).write_bytes(to_json({**said, "hint": hint}))

@@ -156,6 +156,8 @@ def test_a_run_whose_reward_falls_silent_stops_keeps_the_last_good_checkpoint_an
     assert kept == ["checkpoint-4", "checkpoint-8"]  # one is kept by the launch, the good one beside it
     assert "checkpoint-4, from before it began, is kept" in said
     assert "r1pipe run-all --redo STEP --set KEY=VALUE   makes it anew" in said
+    start = f"--set STEP.start_from={folder / 'checkpoints' / 'checkpoint-4'} --set KEY=VALUE   goes on from checkpoint-4"
+    assert f"r1pipe fork RUN NEW --before STEP {start} in a second run" in said
     assert "rollout 4 (rollouts/part-00004.parquet)" in said
     batch = record["batch"]
     assert len(batch["problems"]) == 4

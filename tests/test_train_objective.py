@@ -284,7 +284,10 @@ def test_the_default_is_the_papers_objective() -> None:
         ({"clip": 0}, "greater than 0"),
         ({"clip": -1}, "greater than 0"),
         ({"clip": 0.3, "clip_high": 0.2}, "upper range"),
-        ({"preset": "dapo", "clip": 10.0}, r"0\.28 of preset dapo\) is below clip \(10\.0\).* set clip = 0\.2"),
+        (
+            {"preset": "dapo", "clip": 10.0},
+            r"clip \(10\.0, .* wider than clip_high \(0\.28, from preset \"dapo\"\).* set clip_high = 10\.0 .* preset's 0\.2",
+        ),
         ({"kl": -0.1}, "greater than or equal to 0"),
         ({"temperature": 0}, "greater than 0"),
         ({"learning_rate": 0}, "greater than 0"),

@@ -137,7 +137,7 @@ def test_zero_trains_the_base_and_hands_on_the_form_it_was_trained_in(tmp_path: 
     rollouts = [line for line in lines if line["kind"] == "rollout"]
     assert [line["step"] for line in rollouts] == [0, 2]
     assert all({"thinking_characters", "reflection", "mixed_share"} <= line.keys() for line in rollouts)
-    assert all(set(line["rewards"]) == {"EvenBytes", "format", "language"} for line in rollouts)
+    assert all(set(line["rewards"]) == {"accuracy", "format", "language"} for line in rollouts)
 
 
 class EvenBytes:

@@ -30,9 +30,19 @@ _CONVERSATION = (
     "{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}Assistant:{% endif %}"
 )
-TEMPLATES = {"conversation": _CONVERSATION}
+_BUILT_IN = (
+    "{% if bos_token %}{{ bos_token }}{% endif %}"
+    "{% for message in messages %}"
+    "{% if message['role'] == 'system' %}{{ message['content'] }}\n"
+    "{% elif message['role'] == 'user' %}<|User|>{{ message['content'] }}"
+    "{% else %}<|Assistant|>{{ message['content'] }}{{ eos_token }}"
+    "{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|Assistant|>{% endif %}"
+)
+TEMPLATES = {"conversation": _CONVERSATION, "built-in": _BUILT_IN}
 """Chat templates of ours, by name: "conversation" is R1-Zero's form (v2 Table 1): plain text that asks for thinking and answer
-in tags and says nothing of how to reason, for bases that know no chat markup."""
+in tags and says nothing of how to reason, for bases that know no chat markup. "built-in" marks the turns as DeepSeek's models do,
+in plain text that any tokenizer knows, ends them with the tokenizer's own end token and leaves the thinking to the model."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from r1pipe.artifact import GIVE_TEMPLATE
 from r1pipe.data.chat import CLOSE, OPEN, messages
 from r1pipe.errors import ArtifactError, TrainingError
 
@@ -38,7 +39,7 @@ def load_tokenizer(folder: Path) -> Any:
     """
     tokenizer = AutoTokenizer.from_pretrained(str(folder))
     if not tokenizer.chat_template:
-        raise ArtifactError(f"the model in {folder} has no chat template", "add chat_template.jinja to the model's folder")
+        raise ArtifactError(f"the model in {folder} has no chat template", GIVE_TEMPLATE)
     if tokenizer.eos_token_id is None:
         raise ArtifactError(f"the tokenizer in {folder} has no end token", "set eos_token in tokenizer_config.json")
     if tokenizer.pad_token_id is None:

@@ -15,7 +15,7 @@ from r1pipe.states import StepPlan
 from r1pipe.views import lineage
 from r1pipe.views.made import made
 from r1pipe.views.numbers import collect
-from r1pipe.views.results import COLUMNS
+from r1pipe.views.results import columns_of, number_of
 
 WIDE, HIGH = 120, 16
 """Size of the small picture of an interval, in its own units."""
@@ -188,19 +188,20 @@ def checkpoints(evaluation: Evaluation, other: Evaluation | None, other_name: st
 
 
 def _table(evaluation: Evaluation, caption: str, note: str) -> Markup:
-    keys = [(key, title, digits) for key, title, digits in (*COLUMNS, ("truncated", "cut off", 3)) if _any(evaluation, key)]
+    columns = columns_of([one.row for one in evaluation.checkpoints])
+    keys = [(key, title, digits) for key, title, digits in (*columns, ("truncated", "cut off", 3)) if _any(evaluation, key)]
     head: list[Child] = [
         "",
         h("span", "pass@1, 95% interval"),
         "",
-        *(h("abbr", title, title=HELP.get(key, title)) for key, title, _ in keys),
+        *(h("abbr", title, title=HELP.get(key, f"mean of the reward {title}")) for key, title, _ in keys),
     ]
     rows: list[list[Child]] = [
         [
             one.name,
             share_text(one.pass_at_1),
             whisker(one.pass_at_1),
-            *(number(one.row.get(key), digits) for key, _, digits in keys),
+            *(number(number_of(one.row, key), digits) for key, _, digits in keys),
         ]
         for one in evaluation.checkpoints
     ]
@@ -208,7 +209,7 @@ def _table(evaluation: Evaluation, caption: str, note: str) -> Markup:
 
 
 def _any(evaluation: Evaluation, key: str) -> bool:
-    return any(one.row.get(key) is not None for one in evaluation.checkpoints)
+    return any(number_of(one.row, key) is not None for one in evaluation.checkpoints)
 
 
 def _sampling(evaluation: Evaluation) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -25,6 +26,8 @@ ANSWER_REWARDS = frozenset({"accuracy", "Accuracy", "cosine_length", "CosineLeng
 """Rewards that judge the answer: a row whose answer they leave unjudged has no total, and so no part in training."""
 OWN_REWARD = "a reward is a class with a method score(attempts); docs/own-reward.md shows one"
 """What to do about an own reward of another form."""
+TAKEN = ANSWER_REWARDS | {"helpfulness", "safety", "overlong", "total", "tokens"}
+"""Names that no further reward may take."""
 TOTAL_STEP = 1 / 4096
 """Grid of the totals: fine enough for small weights, coarse enough that float32 sums over thousands of rows stay exact."""
 
@@ -54,6 +57,38 @@ class RewardSpec(BaseModel):
     def part(self) -> str:
         """Its name in reports: the key, or the class name of an import path."""
         return self.name.rpartition(":")[2]
+
+
+class NamedReward(RewardSpec):
+    """A reward with a name of its own in tables and curves, whatever its class is called."""
+
+    called: str
+
+    @property
+    def part(self) -> str:
+        """Its name in reports."""
+        return self.called
+
+
+def rules_of(accuracy: RewardSpec, others: Sequence[RewardSpec], more: Mapping[str, RewardSpec]) -> tuple[RewardSpec, ...]:
+    """The rewards of a recipe section, in order.
+
+    Args:
+        accuracy: says what a right answer is; code of the user's in its place is called "accuracy", so that it decides verdicts.
+        more: further rewards, by the name that they are to have.
+    """
+    judge = NamedReward(**accuracy.model_dump(), called="accuracy") if ":" in accuracy.name else accuracy
+    return (judge, *others, *(NamedReward(**spec.model_dump(), called=name) for name, spec in more.items()))
+
+
+def check_names(more: Mapping[str, RewardSpec]) -> Mapping[str, RewardSpec]:
+    """Refuse names of further rewards that mean something else, or cannot be a column's; a ValueError says which."""
+    for name in more:
+        if name in TAKEN or name in REWARDS:
+            raise ValueError(f"{name!r} is the name of something else in tables and curves: call it otherwise")
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,39}", name):
+            raise ValueError(f"{name!r} cannot be the name of a reward: letters, digits, '_' and '-', a letter first")
+    return more
 
 
 def quantise(value: float, step: float = 1 / 64) -> float:

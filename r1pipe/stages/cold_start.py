@@ -11,6 +11,7 @@ from typing import Any
 
 from r1pipe.data.tables import read_examples
 from r1pipe.stage import StepContext
+from r1pipe.stages.base_model import base_of
 from r1pipe.train.settings import SftSettings
 
 
@@ -26,7 +27,7 @@ def run(context: StepContext) -> dict[str, Any]:
     return train_sft(
         context,
         context.config,
-        model=context.inputs["base"],
+        model=base_of(context),
         examples=examples,
         system=context.shared["chat"].system,
         what="cold-start",

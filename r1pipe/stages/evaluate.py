@@ -26,12 +26,15 @@ from r1pipe.manifest import write_atomic
 from r1pipe.metrics import MetricsWriter, write_progress
 from r1pipe.rewards import Mix
 from r1pipe.rewards.accuracy import VERDICT_VERSION
-from r1pipe.rewards.mix import Part
+from r1pipe.rewards.mix import ANSWER_REWARDS, Part
 from r1pipe.stage import StepContext
+from r1pipe.stages.base_model import base_of
 from r1pipe.stages.sampling import sample_attempts, whole_part, write_scored
 from r1pipe.stages.sections import SamplingSection
 from r1pipe.stall import finished, still_moving
 
+SUMMED_UP = ANSWER_REWARDS | {"format", "language", "helpfulness", "safety"}
+"""Rewards that have columns of their own in the table."""
 CHECKPOINTS = ("base", "zero", "dev1", "dev2", "dev3", "r1")
 """Inputs that are checkpoints, in the order of the table; a pipeline has some of them."""
 JUDGES: tuple[Literal["helpfulness", "safety"], ...] = ("helpfulness", "safety")
@@ -75,7 +78,7 @@ def run(context: StepContext) -> dict[str, Any]:
                 raise Stopped(f"evaluate stopped after {number} of {len(checkpoints)} checkpoints", "r1pipe resume")
             engine = open_engine(
                 config.engine,
-                context.inputs[name],
+                base_of(context) if name == "base" else context.inputs[name],
                 system=system,
                 batch=context.launch.generation_batch,
                 dtype=context.launch.dtype,
@@ -127,7 +130,8 @@ def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
     Returns:
         pass_at_1 and its interval, unjudged, format, language, tokens, preference (mean score of the reward models),
-        reflection (words per response), truncated; domains: the same pass_at_1 by domain and language.
+        reflection (words per response), truncated; domains: the same pass_at_1 by domain and language; rewards: the mean of every
+        other reward of the recipe, where there are some.
     """
     rules = [row for row in rows if row["kind"] == "verifiable"]
     judged = [row for row in rules if row["verdict"] in ("right", "wrong")]
@@ -135,6 +139,8 @@ def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in judged:
         groups.setdefault(f"{row['domain']} ({row['language']})", []).append(row)
+    names = dict.fromkeys(name for row in rules for name in scores_of(row) if name not in SUMMED_UP)
+    more = {name: part_mean(rules, name) for name in names}
     return {
         "pass_at_1": mean(shares),
         "pass_at_1_interval": list(share_interval(shares)) if shares else None,
@@ -147,6 +153,7 @@ def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "safety": part_mean(rows, "safety"),
         "reflection": mean([float(reflection_count(attempt_of(row))) for row in rules]),
         "domains": {name: mean(list(pass_rates(members).values())) for name, members in sorted(groups.items())},
+        **({"rewards": more} if more else {}),
     }
 
 

@@ -23,6 +23,7 @@ from r1pipe.rewards.base import Reward
 from r1pipe.rewards.mix import Part, RewardSpec, load_reward
 from r1pipe.rewards.preference import KINDS, PreferenceKind
 from r1pipe.stage import StepConfig, StepContext
+from r1pipe.stages.base_model import base_of
 from r1pipe.train.hacking import told
 from r1pipe.train.settings import GrpoSettings, RewardModelSettings, rollout_start
 
@@ -106,7 +107,7 @@ def reward_model(context: StepContext, settings: RewardModelSettings, kind: Pref
     from r1pipe.train.adopted import find_model, load_classifier, marked_own, readings
     from r1pipe.train.reward_model import Judged, adopt_reward_model, train_reward_model
 
-    base, system, what = context.inputs["base"], context.shared["chat"].system, f"{kind} reward model"
+    base, system, what = base_of(context), context.shared["chat"].system, f"{kind} reward model"
     folder = find_model(settings.model) if settings.model else base
     model, tokenizer = load_classifier(folder, settings.logit) if settings.model else (None, load_tokenizer(base))
     config = marked_own(model.config) if model is not None else None
@@ -153,7 +154,7 @@ def run(context: StepContext) -> dict[str, Any]:
     from r1pipe.train.prompts import fitting_problems
 
     config: Config = context.config
-    system = context.shared["chat"].system
+    system, policy = context.shared["chat"].system, config.starts_from(context.inputs["policy"])
     if config.switch_step != config.preference_from_step:
         print(
             f"mixed-rl: preference rewards join at step {config.switch_step}, the start of a rollout "
@@ -161,7 +162,7 @@ def run(context: StepContext) -> dict[str, Any]:
             flush=True,
         )
     (problems, long_problems), (general, long_general) = (
-        fitting_problems(context.inputs["policy"], read_problems(context.inputs[name]), system, config.longest_answer, "mixed-rl")
+        fitting_problems(policy, read_problems(context.inputs[name]), system, config.longest_answer, "mixed-rl")
         for name in ("problems", "general")
     )
     order = prompt_order(
@@ -179,7 +180,7 @@ def run(context: StepContext) -> dict[str, Any]:
     summary = train_grpo(
         context,
         config,
-        policy=context.inputs["policy"],
+        policy=policy,
         problems=[*problems, *general],
         order=order,
         mix=Mix((*rules.parts, *preference)),

@@ -13,13 +13,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from r1pipe.data.jsonl import shortened
 from r1pipe.data.overlap import OVERLAP, OverlapIndex, build_index, item_texts, row_overlap
 from r1pipe.data.rows import Attempt, Problem
-from r1pipe.data.sources import Table, is_file
+from r1pipe.data.sources import Table
 from r1pipe.data.tables import (
     LABEL_COLUMNS,
     PAIR_COLUMNS,
@@ -77,16 +76,6 @@ class Config(FullConfig):
     """`[prepare]`."""
 
     traces: SourceSpec
-
-
-def files(config: ZeroConfig) -> dict[str, Path]:
-    """The files among the sources, by the key that names them."""
-    specs = {name: getattr(config, name) for name in type(config).model_fields}
-    return {
-        f"{name}.source": Path(spec.source).expanduser()
-        for name, spec in specs.items()
-        if isinstance(spec, SourceSpec) and is_file(spec.source)
-    }
 
 
 def run(context: StepContext) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from r1pipe.data.tables import read_examples
 from r1pipe.stage import StepContext
+from r1pipe.stages.base_model import base_of
 from r1pipe.stages.selection.settings import SelectConfig
 from r1pipe.train.settings import SftSettings
 
@@ -38,7 +39,7 @@ def train(context: StepContext) -> dict[str, Any]:
     return train_sft(
         context,
         context.config,
-        model=context.inputs["base"],
+        model=base_of(context),
         examples=examples,
         system=context.shared["chat"].system,
         what="rejection-sft",

@@ -28,6 +28,7 @@ def train_on_rules(
     from r1pipe.train.prompts import fitting_problems
 
     config: GrpoSettings = context.config
+    policy = config.starts_from(policy)
     found, system = read_problems(context.inputs["problems"]), context.shared["chat"].system
     problems, too_long = fitting_problems(policy, found, system, config.longest_answer, what, chat_template)
     order = prompt_order(

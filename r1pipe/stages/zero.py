@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import PositiveInt
+from pydantic import PositiveInt, field_validator
 
 from r1pipe.data.chat import TEMPLATES
 from r1pipe.rewards import RewardSpec
+from r1pipe.rewards.mix import check_names, rules_of
 from r1pipe.stage import StepContext
+from r1pipe.stages.base_model import base_of
 from r1pipe.stages.rules_rl import train_on_rules
 from r1pipe.train.settings import GrpoSettings
 
@@ -41,15 +43,23 @@ class Config(GrpoSettings):
     """Style and the place of the answer follow the template unless their options say otherwise."""
     language: RewardSpec = RewardSpec(name="language", weight=0.0)
     """Weight 0 as in the paper: language consistency is measured at every rollout and not rewarded."""
+    more: dict[str, RewardSpec] = {}
+    """Further rewards, `[zero.train.more.NAME]`: NAME is what they are called in tables and curves."""
 
     @property
     def rules(self) -> tuple[RewardSpec, ...]:
         """The rewards, in order, with the options that the template asks for."""
         form = FORMS[self.template]
-        return tuple(
+        accuracy, *others = (
             spec.model_copy(update={"options": {**form.get(spec.name, {}), **spec.options}})
             for spec in (self.accuracy, self.format, self.language)
         )
+        return rules_of(accuracy, others, self.more)
+
+    @field_validator("more")
+    @classmethod
+    def _names_are_free(cls, more: dict[str, RewardSpec]) -> dict[str, RewardSpec]:
+        return dict(check_names(more))
 
 
 def train(context: StepContext) -> dict[str, Any]:
@@ -57,7 +67,7 @@ def train(context: StepContext) -> dict[str, Any]:
     config: Config = context.config
     return train_on_rules(
         context,
-        policy=context.inputs["base"],
+        policy=base_of(context),
         rules=config.rules,
         what="zero",
         chat_template=TEMPLATES.get(config.template, ""),

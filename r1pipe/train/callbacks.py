@@ -24,6 +24,9 @@ from r1pipe.train.watch import Watch
 
 REFERENCE = "reference.safetensors"
 
+LIBRARY_CARD = "README.md"
+"""What the libraries write beside a checkpoint: a card of a model that is not finished, with nothing of the run in it."""
+
 RENAMED = {
     "loss": "loss",
     "grad_norm": "gradient_norm",
@@ -134,6 +137,8 @@ class RunCallback(TrainerCallback):
             self.watch.reference.save(checkpoint / REFERENCE)
         if self.watch.extra is not None:
             self.watch.extra.save(checkpoint)
+        for folder in (self.watch.folder, checkpoint):
+            (folder / LIBRARY_CARD).unlink(missing_ok=True)
         for name, tensor in kwargs["model"].named_parameters():
             if not torch.isfinite(tensor).all():
                 raise TrainingError(

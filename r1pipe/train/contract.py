@@ -22,15 +22,13 @@ from r1pipe.rewards import Mix
 from r1pipe.rewards.accuracy import Accuracy
 from r1pipe.rewards.audit import gold_response
 from r1pipe.rewards.format import FormatReward
+from r1pipe.rewards.trial import THOUGHT
 from r1pipe.train.settings import GrpoSettings
 
 ROWS = 20
 """Rows that the hand-over is tried on, spread over the table; the longest question is always among them."""
 MOST_ODD = 0.1
 """Share of gold answers that may fail; fewer are single bad rows and are only told, more are a mismatch."""
-THOUGHT = "I work it out."
-"""The thinking of the response that is made up around a gold answer."""
-
 Item = TypeVar("Item")
 
 

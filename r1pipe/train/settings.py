@@ -5,6 +5,7 @@ Numbers in the docstrings name the section of the DeepSeek-R1 paper (arXiv 2501.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
@@ -52,6 +53,9 @@ class GrpoSettings(StepConfig):
 
     steps: PositiveInt
     """Optimizer steps."""
+    start_from: str = ""
+    """A model's folder to start from, with its reference, in place of what the step before made: e.g. the checkpoint that a guard
+    kept."""
     questions_per_step: PositiveInt = 32
     group: int = Field(default=16, ge=2)
     """Answers per question."""
@@ -102,6 +106,10 @@ class GrpoSettings(StepConfig):
     """Of method "ppo"."""
     optimizer: OptimizerSettings = OptimizerSettings()
     lora: LoraSettings | None = None
+
+    def starts_from(self, policy: Path) -> Path:
+        """The folder of the model that is trained: `policy`, unless the recipe names another."""
+        return Path(self.start_from).expanduser() if self.start_from else policy
 
     @property
     def answers_per_step(self) -> int:
@@ -193,10 +201,15 @@ class GrpoSettings(StepConfig):
             )
         if self.clip_high is not None and self.clip_high < self.clip:
             filled_in = PRESETS[self.preset]
-            of = f" of preset {self.preset}" if filled_in["clip_high"] == self.clip_high else ""
+            if filled_in["clip_high"] == self.clip_high:
+                raise ValueError(
+                    f"clip ({self.clip}, set in the section) is wider than clip_high ({self.clip_high}, from preset "
+                    f'"{self.preset}"), which is the upper range: set clip_high = {self.clip} or more beside it, or leave clip '
+                    f"out for the preset's {filled_in['clip']}"
+                )
             raise ValueError(
-                f"clip_high ({self.clip_high}{of}) is below clip ({self.clip}): it is the upper range, and the wider one"
-                + (f"; clip stands in the section and wins over the preset's: set clip = {filled_in['clip']}" if of else "")
+                f"clip_high ({self.clip_high}) is below clip ({self.clip}): it is the upper range, and the wider one; raise it, "
+                "or leave it out for the same range on both sides"
             )
         if self.ratio == "sequence" and self.loss != "grpo":
             raise ValueError(

@@ -23,6 +23,8 @@ GUARD_FILE = "guard.json"
 """Why a run was stopped by a guard, with the batch: in the step's folder."""
 ANEW = "r1pipe run-all --redo STEP --set KEY=VALUE   makes it anew; resumed as it is, it stops again while the sign lasts"
 """How to go on after a guard: a plain resume would stop at the same place."""
+ADAPTERS = "adapter_config.json"
+"""In a checkpoint that holds adapters only: nothing can start from it by itself."""
 SHOWN_CHARACTERS = 200
 """Of a question or an answer in a message; guard.json has them whole."""
 
@@ -177,7 +179,12 @@ class Watch:
             "batch": evidence,
         }
         write_atomic(self.progress.parent / GUARD_FILE, json.dumps(finite(record), ensure_ascii=False, indent=1).encode())
-        return TrainingError("\n".join([f"{self.what}: {alarm.problem}; {kept}", *_shown(evidence)]), f"{alarm.hint}\n{ANEW}")
+        problem = "\n".join([f"{self.what}: {alarm.problem}; {kept}", *_shown(evidence)])
+        ways = [alarm.hint, ANEW]
+        if good and not (self.folder / good / ADAPTERS).is_file():
+            start = f"--set STEP.start_from={self.folder / good}"
+            ways.append(f"r1pipe fork RUN NEW --before STEP {start} --set KEY=VALUE   goes on from {good} in a second run")
+        return TrainingError(problem, "\n".join(ways))
 
 
 def _shown(evidence: Mapping[str, Any]) -> list[str]:

@@ -112,6 +112,8 @@ def _grpo(config: GrpoSettings, launch: Launch) -> list[str]:
         f"{steps}{_passes(config.answers_per_step, split, launch)}",
         f"{rollout} answers a rollout, {value(total)} in all, at most {value(tokens)} tokens",
     ]
+    if config.start_from:
+        lines.append(f"starts from {config.start_from}, not from what the step before made")
     if config.raise_step is not None:
         limits = f"from {value(config.max_completion_tokens)} to {value(config.longest_answer)} tokens"
         lines.append(f"the length limit is raised {limits} at step {config.raise_step}")

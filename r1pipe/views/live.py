@@ -102,8 +102,9 @@ def running(watch: Watch, width: int) -> RenderableType:
         title.append_text(Text("  ")).append_text(console.one_line(note, "dim", 60))
     if watch.attempt > 1:
         title.append(f"  attempt {watch.attempt}", style="dim")
+    begins = "starting" if watch.attempt == 1 else "resuming"
     unit = console.escaped(str(watch.progress.get("unit", "step")))[:20]
-    words = [f"{unit} {done:,.0f} of {total:,.0f}"] if done is not None and total else ["starting"]
+    words = [f"{unit} {done:,.0f} of {total:,.0f}"] if done is not None and total else [begins]
     words.append(console.duration(watch.elapsed))
     left = watch.seconds_left()
     if left is not None:

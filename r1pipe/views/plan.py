@@ -36,7 +36,10 @@ def plan_view(opened: Opened, plans: Sequence[StepPlan], every_setting: bool) ->
     run = opened.run
     base = opened.recipe.base.model
     what = "would be made" if not opened.exists else f"{sum(place.state == 'done' for place in plans)} of {len(plans)} steps done"
-    head = console.heading(f"run {run.name}", what, f"base {base}" if base else "no base model", f"seed {opened.recipe.seed}")
+    asked = getattr(opened.recipe.shared.get("chat"), "template", "")
+    with_template = f" with chat template {asked}" if asked else ""
+    named = f"base {base}{with_template}" if base else "no base model"
+    head = console.heading(f"run {run.name}", what, named, f"seed {opened.recipe.seed}")
     parts: list[RenderableType] = [head]
     if opened.edits:
         parts += [
@@ -144,7 +147,7 @@ def _ending(opened: Opened, plans: Sequence[StepPlan]) -> list[RenderableType]:
     if opened.exists and is_live(opened.run.lock_path):
         return [Text(f"{len(left)} steps are left, and the run is being worked on"), next_line(opened, plans)]
     if opened.exists and not opened.edits:
-        return [Text(f"{len(left)} steps would run; nothing has started"), command(f"r1pipe resume {name}", "goes on")]
+        return [Text(f"{len(left)} steps would run; nothing has started"), next_line(opened, plans)]
     return [Text(f"{len(left)} steps would run; nothing has started"), command("r1pipe run-all", CHECKS_AND_STARTS)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -26,6 +26,20 @@ COLUMNS = (
     ("reflection", "reflects", 2),
 )
 """Key of the results, title, digits."""
+FURTHER = "rewards."
+"""Begins the key of a reward that only this recipe has."""
+
+
+def columns_of(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, int]]:
+    """The columns of a table of checkpoints: the fixed ones, then the recipe's further rewards; see `number_of`."""
+    names = dict.fromkeys(name for row in rows for name in row.get("rewards") or {})
+    return [*COLUMNS, *((f"{FURTHER}{name}", name, 3) for name in names)]
+
+
+def number_of(row: Mapping[str, Any], key: str) -> float | None:
+    """What a checkpoint has in a column."""
+    found = (row.get("rewards") or {}).get(key.removeprefix(FURTHER)) if key.startswith(FURTHER) else row.get(key)
+    return found if isinstance(found, int | float) else None
 
 
 def read_results(run: RunDir, pipeline: Pipeline) -> dict[str, Any] | None:
@@ -48,12 +62,13 @@ def results_view(results: Mapping[str, Any], domains: bool = False) -> Renderabl
     table.add_column("", no_wrap=True)
     table.add_column("pass@1", justify="right", no_wrap=True)
     table.add_column("95% interval", justify="right", style="dim", no_wrap=True)
-    for _, title, _ in COLUMNS:
-        table.add_column(title, justify="right", no_wrap=True)
+    columns = columns_of(checkpoints.values())
+    for _, title, _ in columns:
+        table.add_column(escaped(title), justify="right", no_wrap=True)
     for name, row in checkpoints.items():
         low, high = (row.get("pass_at_1_interval") or [None, None])[:2]
         between = f"{value(low, 3)}–{value(high, 3)}" if low is not None else "–"
-        cells = [_fixed(row.get(key), digits) for key, _, digits in COLUMNS]
+        cells = [_fixed(number_of(row, key), digits) for key, _, digits in columns]
         last = name == list(checkpoints)[-1]
         table.add_row(
             Text(escaped(NAMES.get(name, name)), style="bold"),

@@ -12,6 +12,7 @@ from rich.text import Text
 from r1pipe import console
 from r1pipe.errors import Stopped
 from r1pipe.failures import read_error
+from r1pipe.goal import read_goal
 from r1pipe.lock import describe_lock, is_live
 from r1pipe.metrics import read_metrics, read_progress
 from r1pipe.opening import Opened, named, run_option
@@ -89,7 +90,7 @@ def next_line(opened: Opened, plans: Sequence[StepPlan]) -> Text:
         return command(f"r1pipe plan{run_option(run)}", "says what differs and how to go on")
     if all(place.state == "done" for place in plans):
         return command(f"r1pipe inspect{run_option(run)}", "shows what came of it")
-    return command(f"r1pipe resume {named(run)}", "goes on")
+    return command(f"r1pipe resume {named(run)}", f"goes on {goal}" if (goal := read_goal(run)) else "goes on")
 
 
 def command(words: str, what: str) -> Text:

@@ -1,0 +1,62 @@
+"""What of the user's a step reads and runs: files, and code that its settings name by import path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from r1pipe.artifact import base_files
+from r1pipe.data.sources import HUB, is_file, is_generated
+from r1pipe.rewards import RewardSpec
+from r1pipe.stages.schema import SourceSpec
+from r1pipe.stages.sections import ChatSection
+from r1pipe.train.settings import GrpoSettings
+
+TEMPLATE = "chat.template"
+"""The setting that may name a file with a chat template."""
+START = "start_from"
+"""The setting that may name a model's folder."""
+ENGINE = "engine"
+"""Name of the settings that say what generates."""
+
+
+def own_files(config: Any, shared: Mapping[str, Any]) -> dict[str, Path]:
+    """The files of a step's sources, of the model that it starts from in place of the step before, and of the base model's chat
+    template, by the key that names them."""
+    sources = {
+        f"{name}.source": Path(spec.source).expanduser()
+        for name in type(config).model_fields
+        if isinstance(spec := getattr(config, name), SourceSpec) and is_file(spec.source)
+    }
+    if isinstance(config, GrpoSettings) and config.start_from:
+        folder = Path(config.start_from).expanduser()
+        files = base_files(folder) if folder.is_dir() else [folder / "config.json"]
+        sources |= {f"{START} {file.name}": file for file in files}
+    chat = shared.get("chat")
+    template = chat.template_file if isinstance(chat, ChatSection) else None
+    return {**sources, TEMPLATE: template} if template else sources
+
+
+def own_code(config: Any, shared: Mapping[str, Any]) -> tuple[str, ...]:
+    """Import paths ("pkg.module:name") among the settings of a step and the shared sections that it uses."""
+    found = [path for section in (config, *shared.values()) for path in _named(section)]
+    return tuple(dict.fromkeys(path for path in found if ":" in path))
+
+
+def _named(value: Any) -> Iterator[str]:
+    """What may be an import path, anywhere below."""
+    if isinstance(value, RewardSpec):
+        yield value.name
+    elif isinstance(value, SourceSpec):
+        if not (is_file(value.source) or is_generated(value.source) or value.source.startswith(HUB)):
+            yield value.source
+    elif isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            inner = getattr(value, name)
+            yield from [inner] if name == ENGINE and isinstance(inner, str) else _named(inner)
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _named(inner)
