@@ -214,7 +214,7 @@ def test_a_run_that_is_not_finished_has_a_page_too(tmp_path: Path) -> None:
 
 def test_two_runs_stand_on_one_page(tmp_path: Path) -> None:
     copy_of_finished(tmp_path)
-    assert r1pipe(tmp_path, "fork", "nano", "longer", "--before", "mixed-rl", "--set", "mixed-rl.train.steps=12").code == 0
+    assert r1pipe(tmp_path, "fork", "nano", "longer", "--before", "mixed-rl", "--set", "mixed-rl.train.steps=36").code == 0
     assert r1pipe(tmp_path, "resume", "longer").code == 0
     page = Page(written(tmp_path, "longer", "--against", "nano"))
     words = " ".join(page.text.split())
