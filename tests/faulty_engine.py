@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from r1pipe.engines.base import Completion, Sampling, completion_seed
 
 
 class FaultyEngine:
-    """ "die" ends the process, "die once FILE" until FILE is there, "raise" raises each time."""
+    """ "die" ends the process, "die once FILE" until FILE is there, "raise" raises each time, "wait SECONDS" takes so long."""
 
     prefix = ""
 
@@ -22,6 +23,8 @@ class FaultyEngine:
                 if len(words) > 1:
                     Path(words[-1]).touch()
                 os._exit(9)
+            if words[0] == "wait":
+                time.sleep(float(words[1]))
             if words[0] == "raise":
                 raise RuntimeError(f"no answer to {question!r}")
         for place, question in enumerate(questions):

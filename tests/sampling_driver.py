@@ -40,9 +40,8 @@ PLACES: dict[str, tuple[Any, str]] = {
 """Moment -> the function at whose nth call the process dies."""
 
 
-def die_at(place: str, count: int) -> None:
+def die_at(owner: Any, name: str, count: int) -> None:
     """Replace a function by one that kills this process at its nth call."""
-    owner, name = PLACES[place]
     original = getattr(owner, name)
     calls = 0
 
@@ -93,7 +92,7 @@ def prepare(place: str, count: int) -> None:
     elif place in ("scorer", "engine"):
         threading.Thread(target=hunt, args=(count,), daemon=True).start()
     else:
-        die_at(place, count)
+        die_at(*PLACES[place], count)
 
 
 def attempt(work: Callable[[], Any], log: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -47,6 +48,21 @@ def test_no_more_requests_are_open_than_allowed() -> None:
         list(engine(served.url, at_once=3).generate([str(n) for n in range(12)], Sampling()))
     assert len(served.bodies) == 12
     assert served.most_open == 3
+
+
+def test_one_slow_answer_neither_ends_nor_holds_up_the_others() -> None:
+    order = []
+
+    def answer(body: dict[str, Any], number: int) -> str:
+        asked = body["messages"][-1]["content"]
+        time.sleep(0.5 if asked == "q0" else 0)
+        order.append(asked)
+        return f"a{asked[1:]}"
+
+    with serving(answer) as served:
+        made = list(engine(served.url, at_once=2).generate([f"q{n}" for n in range(10)], Sampling()))
+    assert texts(made) == [[f"a{n}"] for n in range(10)]
+    assert order[-1] == "q0"
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])

@@ -113,6 +113,11 @@ def test_what_an_engine_raises_is_written_into_the_rows_of_its_block(cluster: st
     assert "RuntimeError: no answer to 'raise'" in found[4][0].note
 
 
+def test_a_worker_that_has_nothing_left_to_do_does_not_end_the_others(cluster: str) -> None:
+    asked = ["wait 3", *(f"q{n}" for n in range(1, 9))]
+    assert texts(answers(cluster, asked, workers=2, block=1)) == expected(asked, Sampling())
+
+
 def test_nothing_answered_at_all_is_an_error(cluster: str) -> None:
     with pytest.raises(EngineError, match="no worker answered anything"):
         answers(cluster, ["raise a", "raise b"], workers=1)

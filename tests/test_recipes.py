@@ -136,6 +136,6 @@ def test_every_test_that_a_document_names_exists() -> None:
     tests = Path(__file__).parent
     there = set(re.findall(r"^def (test_\w+)", "\n".join(path.read_text() for path in tests.glob("test_*.py")), re.MULTILINE))
     there |= {path.stem for path in tests.glob("test_*.py")}
-    for document in (tests.parent / "docs" / name for name in ("training.md", "paper.md", "benchmarks.md")):
+    for document in (tests.parent / "docs" / name for name in ("training.md", "data.md", "paper.md", "benchmarks.md")):
         named = set(re.findall(r"\btest_\w+", document.read_text()))
         assert named <= there, (document.name, sorted(named - there))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -274,6 +276,17 @@ def test_a_selection_made_by_several_processes_is_the_same_byte_for_byte(tmp_pat
         tables.append((selected(folder), list(read_table(folder / "ledger")), json.loads((folder / "report.json").read_text())))
     assert tables[0] == tables[1]
     assert len(list((tmp_path / "two/selection").glob("*.parquet"))) > 1
+
+
+def test_a_worker_that_is_done_takes_the_next_part_and_never_ends_the_others() -> None:
+    def work(part: int) -> int:
+        time.sleep(0.3 if part == 0 else 0)
+        return part
+
+    with ThreadPoolExecutor(2) as pool:
+        done = list(workers.each(pool, work, [(part,) for part in range(40)], lambda: False))
+    assert sorted(done) == list(range(40))
+    assert done[-1] == 0
 
 
 def test_a_stopped_selection_owes_only_the_parts_that_it_did_not_read(tmp_path: Path) -> None:
