@@ -27,10 +27,11 @@ import sampling_helpers as helpers
 import r1pipe.data.tables as tables
 import r1pipe.metrics as metrics
 import r1pipe.stages.sampling as sampling
+import r1pipe.stages.scoring as scoring
 
 PLACES: dict[str, tuple[Any, str]] = {
     "generating": (helpers.Stub, "generate"),
-    "scoring": (sampling, "scored_rows"),
+    "scoring": (scoring, "scored_rows"),
     "writing": (sampling, "write_part"),
     "flushing": (tables.os, "fsync"),  # the part is written under its temporary name
     "renaming": (tables.os, "replace"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import Field, PositiveInt
 
 from r1pipe.data.rows import Attempt, Problem
-from r1pipe.data.tables import ATTEMPT_COLUMNS, attempt_row, content_id, part_path, read_part, read_problems, write_part
+from r1pipe.data.tables import ATTEMPT_COLUMNS, content_id, part_path, read_part, read_problems, write_part
 from r1pipe.engines.base import Engine, Sampling
 from r1pipe.errors import ArtifactError, EngineError, Stopped
 from r1pipe.metrics import MetricsWriter, write_progress
@@ -25,6 +25,7 @@ from r1pipe.rewards import Mix
 from r1pipe.rewards.accuracy import VERDICT_VERSION
 from r1pipe.stage import StepContext
 from r1pipe.stages.rounds import BY_PROBLEM_COLUMNS, RATE_LABELS, AdaptiveSection, Shard, rate_label
+from r1pipe.stages.scoring import Made, scored_rows, scorer
 from r1pipe.stages.sections import SamplingSection
 from r1pipe.stall import finished, still_moving
 
@@ -43,15 +44,6 @@ class SampleConfig(SamplingSection):
     """A killed run owes only its unfinished shards."""
     adaptive: AdaptiveSection | None = None
     """Ask in rounds and stop early, `samples` being the most; without it every problem is asked `samples` times."""
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """An attempt as it comes from the engine: its number among those at the problem, and why it could not be made, if so."""
-
-    attempt: Attempt
-    sample: int
-    error: str = ""
 
 
 def sample_attempts(engine: Engine, problems: Sequence[Problem], sampling: Sampling, first: int = 0) -> list[Made]:
@@ -79,15 +71,6 @@ def _error(finish: str, note: str) -> str:
     return (note or "the engine gave no reason") if finish == "error" else ""
 
 
-def scored_rows(mix: Mix, attempts: Sequence[Made]) -> list[dict[str, Any]]:
-    """Attempts with their scores as rows; what the engine could not make is not scored, and its row says why."""
-    scored = mix.score([made.attempt for made in attempts])
-    return [
-        attempt_row(made.attempt, made.sample, row.parts, None if made.error else row.total, row.verdict, made.error)
-        for made, row in zip(attempts, scored, strict=True)
-    ]
-
-
 def write_scored(mix: Mix, attempts: Sequence[Made], folder: Path, number: int) -> list[dict[str, Any]]:
     """Score attempts, write them as one part of the table, and return its rows."""
     rows = scored_rows(mix, attempts)
@@ -109,7 +92,7 @@ def whole_part(folder: Path, number: int, rows: int) -> list[dict[str, Any]] | N
 def sample(context: StepContext) -> dict[str, Any]:
     """Sample and score, shard by shard; a shard is one part of the table, with a seed of its own, and is written once.
 
-    Answers are scored and written by a thread while the next ones are generated.
+    Answers are scored and written while the next ones are generated.
     """
     from r1pipe.engines.base import open_engine
 
@@ -122,7 +105,7 @@ def sample(context: StepContext) -> dict[str, Any]:
         )
     shards = shards_of(problems, config, context.seed)
     work = Work(
-        context, mix, ShardTally(MetricsWriter(context.folder / "metrics.jsonl"), context.folder / "progress.json", len(shards))
+        context, ShardTally(MetricsWriter(context.folder / "metrics.jsonl"), context.folder / "progress.json", len(shards))
     )
     work.tally.metrics.truncate_after(-1)
     owed = deque(shard for shard in shards if not work.take_up(shard))
@@ -135,7 +118,8 @@ def sample(context: StepContext) -> dict[str, Any]:
             batch=context.launch.generation_batch, dtype=context.launch.dtype,
         )  # fmt: skip
         try:
-            work.run(owed, engine)
+            with scorer(mix, sum(len(shard.problems) for shard in owed) * config.samples) as score:
+                work.run(owed, engine, score)
         finally:
             engine.close()
     finished()
@@ -170,11 +154,10 @@ class Work:
     """
 
     context: StepContext
-    mix: Mix
     tally: ShardTally
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("generating", "scoring", "waiting"), 0.0))
 
-    def run(self, owed: deque[Shard], engine: Engine) -> None:
+    def run(self, owed: deque[Shard], engine: Engine, score: Callable[[Sequence[Made]], list[dict[str, Any]]]) -> None:
         """Make all shards that are owed, or until somebody asks to stop; those on their way are then owed again."""
         on_their_way: deque[tuple[Shard, Future[None]]] = deque()
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="scoring") as scoring:
@@ -194,7 +177,7 @@ class Work:
                 begin = time.monotonic()
                 made = sample_attempts(engine, wanted.problems, sampling, wanted.first)
                 self.seconds["generating"] += time.monotonic() - begin
-                on_their_way.append((shard, scoring.submit(self._score, shard, made)))
+                on_their_way.append((shard, scoring.submit(self._score, shard, made, score)))
             for _, scored in on_their_way:
                 self._wait(scored)
 
@@ -203,10 +186,10 @@ class Work:
         scored.result()  # a failure shows here
         self.seconds["waiting"] += time.monotonic() - begin
 
-    def _score(self, shard: Shard, made: Sequence[Made]) -> None:
+    def _score(self, shard: Shard, made: Sequence[Made], score: Callable[[Sequence[Made]], list[dict[str, Any]]]) -> None:
         """Score a round; when it was the shard's last, write the shard."""
         begin = time.monotonic()
-        shard.add(scored_rows(self.mix, made))
+        shard.add(score(made))
         if shard.next_round() is None:
             rows, statistics = shard.close()
             write_part(self.context.folder / BY_PROBLEM, shard.number, statistics, BY_PROBLEM_COLUMNS)
