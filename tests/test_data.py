@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from r1pipe.data.overlap import find_overlap
 from r1pipe.data.rows import Attempt, Problem, Score
 from r1pipe.data.schedule import prompt_order
 from r1pipe.data.tables import (
@@ -25,6 +26,8 @@ from r1pipe.data.tables import (
 )
 from r1pipe.errors import ArtifactError, DataError
 from r1pipe.stages import prepare
+from r1pipe.stages.schema import check_mapping
+from r1pipe.stages.selection.run import evaluation_index
 
 
 def test_answers_keep_their_text_through_a_table(tmp_path: Path) -> None:
@@ -182,3 +185,53 @@ def test_what_overlaps_is_kept_with_its_place_and_the_passage(tmp_path: Path) ->
     assert (noted["table"], noted["where"].rpartition(", ")[2]) == ("traces", "line 2")
     assert "a farmer sells 12 of his 40 cows and buys" in noted["reason"]
     assert "A tale?" in noted["row"]
+
+
+WORKED = "He sells 12, so 40 minus 12 is 28 cows; after the market he has 28 plus 7, which makes 35 cows in the end."
+
+
+@pytest.mark.parametrize("given", [WORKED, ["Just count them.", WORKED]])
+def test_a_worked_solution_of_an_evaluation_problem_is_kept_and_found_in_what_is_trained_on(tmp_path: Path, given: Any) -> None:
+    config = prepare_config(
+        tmp_path / "in",
+        evaluation=[
+            {"question": COWS, "answer": "35", "worked": given},
+            {"question": "What is 3 + 3?", "answer": "6", "worked": None},
+        ],
+        problems=[{"question": "What is 2 + 2?", "answer": "4", "solution": "Two and two"}],
+        traces=[
+            {"question": "How many?", "thinking": f"I have seen that. {WORKED.upper()}", "summary": "\\boxed{35}"},
+            {"question": "How many more?", "thinking": WORKED.replace("12", "13").replace("28", "27"), "summary": "\\boxed{34}"},
+        ],
+    )  # fmt: skip
+    config = config.model_copy(update={"evaluation": config.evaluation.model_copy(update={"fields": {"solution": "worked"}})})
+    out = tmp_path / "out"
+    context = SimpleNamespace(config=config, seed=1, folder=out, output=lambda name: out / name)
+    tables = prepare.run(context)["tables"]  # type: ignore[arg-type]
+    assert tables["traces"]["dropped"] == {"overlaps an evaluation item": 1}
+    assert [row["question"] for row in read_table(out / "traces")] == ["How many more?"]
+    kept = [row["solution"] for row in read_table(out / "evaluation")]
+    assert kept == ["\n\n".join(given) if isinstance(given, list) else given, ""]
+    assert "solution" not in next(read_table(out / "problems"))
+    step = SimpleNamespace(inputs={"evaluation": out / "evaluation"})
+    index = evaluation_index(step, 10)  # type: ignore[arg-type]
+    assert find_overlap(index, f"So: {WORKED}", question=False) is not None
+
+
+def test_a_solution_is_a_column_of_evaluation_sets_alone() -> None:
+    spec = prepare.SourceSpec(source="some.csv", fields={"solution": "worked"})
+    check_mapping(spec, "general-evaluation")
+    with pytest.raises(DataError, match=r"\[prepare.problems\]: 'solution' is no column of ours"):
+        check_mapping(spec, "problems")
+
+
+def test_problems_that_differ_in_their_solutions_alone_are_one_and_both_solutions_count(tmp_path: Path) -> None:
+    other = "Seven bought minus twelve sold is five fewer than the forty that he had before the market began."
+    rows = [{"question": COWS, "answer": "35", "solution": text} for text in (WORKED, other)]
+    traces = [
+        {"question": "How many?", "thinking": other, "summary": "\\boxed{35}"},
+        {"question": "What is 9 + 1?", "thinking": "9 and 1", "summary": "\\boxed{10}"},
+    ]
+    tables = run_prepare(tmp_path, evaluation=rows, traces=traces)
+    assert tables["evaluation"]["dropped"] == {"exact duplicate": 1}
+    assert tables["traces"]["dropped"] == {"overlaps an evaluation item": 1}

@@ -135,10 +135,11 @@ def _countable(words: Words, size: int) -> Any:
 
 
 def item_texts(row: Mapping[str, Any], words: int = WORDS) -> Iterator[str]:
-    """What counts of an evaluation row: its question, and an answer that is long enough to be a solution."""
+    """What counts of an evaluation row: its question, and its solution and answer where they are long enough to be known by."""
     yield row["question"]
-    if len(words_of(split_folded(row["answer"])).hashes) >= words:
-        yield row["answer"]
+    for text in dict.fromkeys((row.get("solution") or "", row["answer"])):  # tables of older runs have no solutions
+        if len(words_of(split_folded(text)).hashes) >= words:
+            yield text
 
 
 def build_index(texts: Iterable[str], words: int = WORDS, common: int = COMMON) -> OverlapIndex:

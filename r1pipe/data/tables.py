@@ -29,6 +29,8 @@ PROBLEM_COLUMNS = {
     "level": TEXT,
     "kind": TEXT, "check": TEXT,
 }  # fmt: skip
+EVALUATION_COLUMNS = {**PROBLEM_COLUMNS, "solution": TEXT}
+"""`solution` is a worked solution, which nothing is trained on or scored by: it is there to find copies of it."""
 TRACE_COLUMNS = {**PROBLEM_COLUMNS, "thinking": TEXT, "summary": TEXT, "origin": TEXT}
 PAIR_COLUMNS = {"id": TEXT, "question": TEXT, "language": TEXT, "kind": TEXT, "chosen": TEXT, "rejected": TEXT, "source": TEXT}
 LABEL_COLUMNS = {"id": TEXT, "question": TEXT, "language": TEXT, "response": TEXT, "safe": COUNT, "source": TEXT}

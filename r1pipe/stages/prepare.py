@@ -20,6 +20,7 @@ from r1pipe.data.overlap import OVERLAP, OverlapIndex, build_index, item_texts, 
 from r1pipe.data.rows import Attempt, Problem
 from r1pipe.data.sources import Table
 from r1pipe.data.tables import (
+    EVALUATION_COLUMNS,
     LABEL_COLUMNS,
     PAIR_COLUMNS,
     PROBLEM_COLUMNS,
@@ -34,8 +35,8 @@ from r1pipe.stage import StepConfig, StepContext
 from r1pipe.stages.schema import SourceSpec, check_mapping, normalised, raw_rows, row_text
 
 TABLES: dict[str, tuple[Table, dict[str, str]]] = {
-    "evaluation": ("evaluation", PROBLEM_COLUMNS),
-    "general_evaluation": ("general-evaluation", PROBLEM_COLUMNS),
+    "evaluation": ("evaluation", EVALUATION_COLUMNS),
+    "general_evaluation": ("general-evaluation", EVALUATION_COLUMNS),
     "problems": ("problems", PROBLEM_COLUMNS),
     "traces": ("traces", TRACE_COLUMNS),
     "general": ("general", PROBLEM_COLUMNS),
@@ -140,9 +141,11 @@ class Taken:
         for some in batched(self._whole(), BATCH_ROWS):
             fresh = []
             for row in some:
-                mark = bytes.fromhex(content_id(*(str(row[name]) for name in columns if name != "id")))
+                mark = row_mark(row, columns)
                 if mark in here:
                     self.dropped["exact duplicate"] += 1
+                    if self.against is None:
+                        self.items += item_texts(row)  # it may have another solution
                 elif self.table == "problems" and question_mark(row) in asked:
                     self.dropped["asks what an earlier row asks"] += 1
                 elif self.against is not None and (overlap := row_overlap(self.against, row)) is not None:
@@ -190,6 +193,11 @@ def batched(rows: Iterable[dict[str, Any]], size: int) -> Iterator[list[dict[str
     rest = iter(rows)
     while some := list(islice(rest, size)):
         yield some
+
+
+def row_mark(row: dict[str, Any], columns: Iterable[str]) -> bytes:
+    """What two rows have in common that are the same; a worked solution does not make another problem of it."""
+    return bytes.fromhex(content_id(*(str(row[name]) for name in columns if name not in ("id", "solution"))))
 
 
 def question_key(question: str) -> str:

@@ -18,7 +18,7 @@ from r1pipe.data.sources import HUB, Table, is_file, is_generated
 from r1pipe.data.tables import problem_of
 from r1pipe.errors import DataError
 from r1pipe.rewards import Accuracy
-from r1pipe.stages.prepare import BATCH_ROWS, TABLES, batched, gold_faults, question_mark
+from r1pipe.stages.prepare import BATCH_ROWS, TABLES, batched, gold_faults, question_mark, row_mark
 from r1pipe.stages.schema import SourceSpec, check_mapping, normalised, raw_rows, row_text
 
 GENERATED = 1000
@@ -93,13 +93,13 @@ def preview(spec: SourceSpec, table: Table, seed: int, against: Sequence[tuple[S
         spec = spec.model_copy(update={"count": GENERATED})
     evaluating = table in ("evaluation", "general-evaluation")
     overlap = None if evaluating or not against else _overlap(against, seed)
-    seen, questions, marks = Seen(), set[bytes](), set[str]()
+    seen, questions, marks = Seen(), set[bytes](), set[bytes]()
     checker = Accuracy()
     columns = next(columns for name, columns in TABLES.values() if name == table)
     for some in batched(_usable(spec, table, seed, seen), BATCH_ROWS):
         fresh = []
         for row in some:
-            where, mark = str(row["_where"]), "\x1f".join(str(row[name]) for name in columns if name != "id")
+            where, mark = str(row["_where"]), row_mark(row, columns)
             key = question_mark(row)
             if mark in marks:
                 seen.exact += 1

@@ -20,10 +20,12 @@ from r1pipe.data.tables import PROBLEM_COLUMNS, content_id, problem_row
 from r1pipe.errors import DataError
 from r1pipe.stage import StepConfig
 
-NUMBERED = ("answer", "level")
+NUMBERED = ("answer", "level", "solution")
 """Columns in which a number is taken as the text that it was written as; elsewhere a number is a mistake."""
 GIVEN = frozenset({"question", "answer", "checker", "language", "domain", "source", "level", "kind", "check"})
 """Columns of ours that a row of a problem may give."""
+EVALUATING: tuple[Table, ...] = ("evaluation", "general-evaluation")
+"""Tables whose rows may give a worked `solution` too."""
 
 
 class SourceSpec(StepConfig):
@@ -81,7 +83,7 @@ def check_mapping(spec: SourceSpec, table: Table) -> None:
     Raises:
         DataError: names the key and the columns there are.
     """
-    known = GIVEN | set(NEEDED[table])
+    known = GIVEN | set(NEEDED[table]) | ({"solution"} if table in EVALUATING else set())
     for name in (*spec.fields, *spec.values):
         if name not in known:
             raise DataError(
@@ -115,6 +117,8 @@ def normalised(
             problem[name] = _text(raw, table, name, value, fields)
     if check := row.get("check"):
         problem["check"] = _check(raw, table, check)
+    if table in EVALUATING:
+        problem["solution"] = _solution(raw, table, row.get("solution"), fields)
     if table in ("traces", "general-traces"):
         return {**problem, "thinking": row["thinking"], "summary": row["summary"], "origin": row.get("source") or "given"}
     return {**problem, **{name: row[name] for name in NEEDED[table] if name not in problem}}
@@ -141,6 +145,14 @@ def _text(raw: dict[str, Any], table: Table, name: str, value: Any, fields: Mapp
     if name in NUMBERED and written:
         return str(value)
     raise _fault(raw, table, f"column {_shown(name, fields)} must be text, not {type(value).__name__}: {str(value)[:80]!r}")
+
+
+def _solution(raw: dict[str, Any], table: Table, value: Any, fields: Mapping[str, str]) -> str:
+    """A worked solution as text, several of them one below the other; empty where there is none."""
+    if value is None:
+        return ""
+    several = value if isinstance(value, list) else [value]
+    return "\n\n".join(_text(raw, table, "solution", one, fields) for one in several)
 
 
 def _check(raw: dict[str, Any], table: Table, check: Any) -> str:

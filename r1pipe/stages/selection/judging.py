@@ -158,7 +158,7 @@ def _row(asked: Asked, completion: Completion) -> dict[str, Any]:
     verdict, note = verdict_of(completion)
     return {
         "part": asked.part, "row": asked.row, "id": asked.id, "sample": asked.sample, "verdict": verdict, "note": note,
-        "reply": completion.text,
+        "reply": completion.text or completion.note,
     }  # fmt: skip
 
 
