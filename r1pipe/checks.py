@@ -30,7 +30,9 @@ from r1pipe.rundir import free_name, list_runs
 from r1pipe.runner import plan
 from r1pipe.stage import Step
 from r1pipe.stages.base_model import template_text
+from r1pipe.stages.iterating import FreshConfig, unlabelled_hint
 from r1pipe.stages.mixed_rl import Config as MixedConfig
+from r1pipe.stages.prepare import FullConfig
 from r1pipe.stages.prepare import ZeroConfig as PrepareConfig
 from r1pipe.stages.schema import SourceSpec, check_mapping, normalised, raw_rows
 from r1pipe.stages.sections import ChatSection, RewardsSection
@@ -244,6 +246,8 @@ def _step(pipeline: Pipeline, step: Step, recipe: Recipe, generate: bool) -> str
         for kind in KINDS:
             if (judge := getattr(config, kind)) is not None:
                 load_reward(judge.name, {**judge.options, "kind": kind, "system": ""})
+    if isinstance(config, FreshConfig):
+        _labellers(config, recipe)
     if isinstance(config, GrpoSettings):
         if config.start_from:
             _start(Path(config.start_from).expanduser())
@@ -252,6 +256,20 @@ def _step(pipeline: Pipeline, step: Step, recipe: Recipe, generate: bool) -> str
         answers = {"maths": config.questions_per_rollout * config.group}  # other checkers: once the problems are known
         check_scoring_time(step.name, answers, launch.processes, launch.collective_minutes)
     return "; ".join(amounts(step, config, launch)[:2]) or "nothing to check"
+
+
+def _labellers(config: FreshConfig, recipe: Recipe) -> None:
+    """Somebody can label the fresh answers between two rounds."""
+    from r1pipe.data.sources import is_generated
+
+    prepare = recipe.configs.get("prepare")
+    general = prepare.general.source if isinstance(prepare, FullConfig) else ""
+    for kind in KINDS:
+        labels = getattr(config, f"{kind}_labels")
+        if labels == "rule" and not is_generated(general):
+            raise RecipeError(f"no rule can label answers to {kind} prompts from {general or 'there'}", unlabelled_hint(kind))
+        if isinstance(labels, RewardSpec):
+            load_reward(labels.name, {**labels.options, "kind": kind, "system": ""})
 
 
 def _sources(config: PrepareConfig, seed: int, generate: bool) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import tomllib
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,19 +41,22 @@ def fork(source: RunDir, name: str, before: str, pipeline: Pipeline, root: Path 
 
     Args:
         before: stage or step that the new run is to make anew.
+        pipeline: the new run's, which may have other rounds than the source.
 
     Raises:
         StateError: the name is taken. RecipeError: there is no such step.
     """
     recipe = load_recipe(source.recipe_path, pipeline)
+    own = pipeline.shaped(tomllib.loads(recipe.text))
     anew = {step.name for step in pipeline.select(before)}
     anew |= {step.name for step in pipeline.readers(*anew)}
     target = new_run_path(name, source.root.parent if root is None else root)
     building = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")  # beside the target, so that relative links agree
     try:
         building.mkdir(parents=True)
-        for place in plan(source, pipeline, recipe):
-            if place.state == "done" and place.step.name not in anew:
+        there = {step.name for step in pipeline.steps}
+        for place in plan(source, own, recipe):
+            if place.state == "done" and place.step.name in there - anew:
                 link = building / place.step.folder
                 link.parent.mkdir(parents=True, exist_ok=True)
                 real = source.step_dir(place.step).resolve()

@@ -6,11 +6,15 @@ decides what goes stale when another step is made again.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
 
 from r1pipe.errors import ArtifactError, RecipeError
 from r1pipe.stage import Base, Output, Step, StepConfig
@@ -48,17 +52,50 @@ class Pipeline:
         steps: in order of execution; a step only reads from steps before it.
         shared: top-level recipe section -> its model; a step uses one by naming it in `Step.shares`.
         locate_base: from the text of `[base] model` to a local folder; raises `ArtifactError` when there is none.
+        sections: dotted recipe section -> its model, of sections that decide which steps there are (e.g. how many rounds).
+        grow: from the steps without them and these sections to the steps that there are.
+        shape: those sections as a recipe writes them, as JSON: what a step's process needs to find the same steps.
+        plain: the steps before they were grown.
     """
 
     name: str
     steps: tuple[Step, ...]
     shared: Mapping[str, type[StepConfig]] = field(default_factory=dict)
     locate_base: Callable[[str], Path] = locate_folder
+    sections: Mapping[str, type[StepConfig]] = field(default_factory=dict)
+    grow: Callable[[tuple[Step, ...], Mapping[str, StepConfig]], tuple[Step, ...]] | None = None
+    shape: str = ""
+    plain: tuple[Step, ...] = ()
 
     def __post_init__(self) -> None:
         problems = _problems(self)
         if problems:
             raise ValueError(f"pipeline {self.name!r}: " + "; ".join(problems))
+
+    def shaped(self, data: Mapping[str, Any]) -> Pipeline:
+        """The pipeline with the steps that this recipe (its TOML as data) asks for. Sections that are not right count as left
+        out: whoever checks the recipe says so."""
+        if self.grow is None:
+            return self
+        given: dict[str, StepConfig] = {}
+        written: dict[str, Any] = {}
+        for name, model in self.sections.items():
+            *outer, last = name.split(".")
+            raw: Any = data
+            for part in (*outer, last):
+                raw = raw.get(part, {}) if isinstance(raw, Mapping) else {}
+            try:
+                given[name] = model.model_validate(raw)
+            except ValidationError:
+                given[name] = model()
+            if unlike := given[name].model_dump(mode="json", exclude_defaults=True):
+                here = written
+                for part in outer:
+                    here = here.setdefault(part, {})
+                here[last] = unlike
+        plain = self.plain or self.steps
+        shape = json.dumps(written, sort_keys=True) if written else ""
+        return replace(self, steps=self.grow(plain, given), shape=shape, plain=plain)
 
     def step(self, name: str) -> Step:
         """The step of that exact name; `RecipeError` with the nearest one otherwise."""
@@ -114,6 +151,8 @@ def _problems(pipeline: Pipeline) -> list[str]:
     for step in pipeline.steps:
         if step.name in before:
             problems.append(f"two steps are called {step.name!r}")
+        if ".".join(section_of(step)) in pipeline.sections:
+            problems.append(f"step {step.name!r} takes the name of a section that decides which steps there are")
         if step.stage in RESERVED_SECTIONS or step.stage in pipeline.shared:
             problems.append(f"step {step.name!r} takes the name of another recipe section")
         for other in before.values():

@@ -32,7 +32,7 @@ from r1pipe.trackers import FOLDER as TRACKERS
 from r1pipe.trackers import tracker_environment
 
 RUNNER, LOCK, BASE, BEGUN = "R1PIPE_RUNNER", "R1PIPE_LOCK", "R1PIPE_BASE", "R1PIPE_BEGUN"
-LOADER, PIPELINE = "R1PIPE_LOADER", "R1PIPE_PIPELINE"
+LOADER, PIPELINE, SHAPE = "R1PIPE_LOADER", "R1PIPE_PIPELINE", "R1PIPE_SHAPE"
 """Environment variables by which the runner speaks to a step's process; BEGUN also marks all its descendants."""
 
 LOOK_SECONDS = 0.1

@@ -102,14 +102,15 @@ def load(text: str, where: str, sets: Sequence[str] = ()) -> tuple[Pipeline, Rec
     pipeline = load_pipeline(pipeline_name(Path(where) if Path(where).is_file() else text))  # a file is named in messages
     if sets:
         text = apply_sets(text, sets, pipeline, where)
-    return pipeline, load_recipe(text, pipeline, where)
+    recipe = load_recipe(text, pipeline, where)
+    return pipeline.shaped(tomllib.loads(text)), recipe
 
 
 def silent_sections(recipe: Recipe, pipeline: Pipeline) -> list[KeyPath]:
     """Sections of steps that the recipe leaves out altogether, so that every setting there is a default."""
     data = tomllib.loads(recipe.text)
     silent: list[KeyPath] = []
-    for path in map(section_of, pipeline.steps):
+    for path in (section_of(step) for step in pipeline.steps if step.inherits is None):
         found: Any = data
         for part in path:
             found = found.get(part) if isinstance(found, dict) else None

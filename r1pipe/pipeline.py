@@ -4,18 +4,22 @@ r1:       Base ── cold-start ──> Dev1 ── reasoning-rl ──> Dev2 �
           Base ─────────────────────────────────────── rejection-sft/train <──────┘──> Dev3 ── mixed-rl ──> R1
 r1-zero:  Base ── zero ──> Zero
 r1-full:  Base ── zero ──> Zero ── sample, build ──> the traces of cold-start, then as r1
+
+With `[mixed-rl.rounds] count = 2` the last arrow of r1 and r1-full is walked twice; see `with_rounds`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
 from r1pipe.errors import ArtifactError, RecipeError
 from r1pipe.graph import Pipeline
-from r1pipe.stage import Base, Output, Step
-from r1pipe.stages import cold_start, evaluate, mixed_rl, prepare, reasoning_rl, rejection_sft, sampling, traces, zero
+from r1pipe.rewards.preference import KINDS
+from r1pipe.stage import ArtifactKind, Base, Output, Step, StepConfig
+from r1pipe.stages import cold_start, evaluate, iterating, mixed_rl, prepare, reasoning_rl, rejection_sft, sampling, traces, zero
 from r1pipe.stages.own import own_code, own_files
 from r1pipe.stages.sections import ChatSection, RewardsSection
 
@@ -141,8 +145,77 @@ PIPELINES = {name: tuple(replace(step, files=own_files, code=own_code) for step 
 """What `pipeline = ` in a recipe may say. Any step may read files and run code of the user's that its settings name."""
 
 
+ROUNDS: dict[str, type[StepConfig]] = {"mixed-rl.rounds": iterating.RoundsConfig}
+
+
+def _judges(models: Step) -> dict[str, Output]:
+    """The reward models of a step, as inputs of another."""
+    return {kind: Output(models.name, kind) for kind in KINDS}
+
+
+def with_rounds(steps: tuple[Step, ...], sections: Mapping[str, StepConfig]) -> tuple[Step, ...]:
+    """The steps with as many rounds of stage 4 as `[mixed-rl.rounds]` says.
+
+    Dev3 ── train ──> R1-round-1 ── fresh-2 ──> reward-models-2 ── train-2 ──> R1
+    """
+    rounds = sections["mixed-rl.rounds"]
+    if not isinstance(rounds, iterating.RoundsConfig) or rounds.count == 1:
+        return steps
+    places = {step.name: step for step in steps}
+    models, train = places[REWARD_MODELS.name], places[MIXED_RL.name]
+    optimizer: dict[str, ArtifactKind] = {"optimizer": "folder"} if rounds.optimizer_state == "keep" else {}
+    grown = [replace(train, writes={**train.writes, **optimizer}, makes=f"{train.makes}-round-1")]
+    fresh: dict[str, Output] = {}
+    for number in range(2, rounds.count + 1):
+        policy, last = grown[-1].name, number == rounds.count
+        judges = _judges(models)
+        sampled = Step(
+            f"mixed-rl/fresh-{number}", f"4-mixed-rl/fresh-{number}", iterating.sample_fresh, iterating.FreshConfig,
+            reads={
+                "policy": Output(policy, "model"), "general": Output("prepare", "general"),
+                "problems": Output("prepare", "problems"),
+            },
+            writes={"attempts": "table"}, shares=("chat", "rewards"), inherits=iterating.fresh_settings,
+        )  # fmt: skip
+        fresh[f"fresh-{number}"] = Output(sampled.name, "attempts")
+        models = replace(
+            models, name=f"{REWARD_MODELS.name}-{number}", folder=f"{REWARD_MODELS.folder}-{number}",
+            run=iterating.train_on_reward_models, config=iterating.LaterRewardModelsConfig,
+            reads={"pairs": Output("prepare", "pairs"), "labels": Output("prepare", "labels"), **fresh, **judges},
+            inherits=iterating.later_reward_models, repeats=REWARD_MODELS.name,
+        )  # fmt: skip
+        kept = {"optimizer": Output(policy, "optimizer")} if optimizer else {}
+        trained = replace(
+            train, name=f"{MIXED_RL.name}-{number}", folder=f"{MIXED_RL.folder}-{number}", run=iterating.run_round,
+            config=iterating.LaterConfig,
+            reads={
+                **train.reads, "policy": Output(policy, "model"), **_judges(models), **kept,
+            },
+            writes={**train.writes, **({} if last else optimizer)},
+            makes=train.makes if last else f"{train.makes}-round-{number}",
+            inherits=iterating.later_training, repeats=MIXED_RL.name,
+        )  # fmt: skip
+        grown += [sampled, models, trained]
+    rounds_made = {step.makes.lower(): Output(step.name, "model") for step in grown if step.makes}
+    judges = _judges(models)
+    result: list[Step] = []
+    for step in steps:
+        if step.name == MIXED_RL.name:
+            result += grown
+        elif step.name == EVALUATE.name:
+            result.append(replace(step, reads={**step.reads, **rounds_made, **judges}))
+        else:
+            result.append(step)
+    return tuple(result)
+
+
 def load(name: str) -> Pipeline:
     """The pipeline of that name; RecipeError when there is none."""
     if name not in PIPELINES:
         raise RecipeError(f"unknown pipeline {name!r}; known: {', '.join(PIPELINES)}", 'set pipeline = "r1" in the recipe')
-    return Pipeline(name, PIPELINES[name], shared={"chat": ChatSection, "rewards": RewardsSection}, locate_base=locate_base)
+    steps = PIPELINES[name]
+    iterates = MIXED_RL in steps
+    return Pipeline(
+        name, steps, shared={"chat": ChatSection, "rewards": RewardsSection}, locate_base=locate_base,
+        sections=ROUNDS if iterates else {}, grow=with_rounds if iterates else None,
+    )  # fmt: skip

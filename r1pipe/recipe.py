@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 from r1pipe.errors import RecipeError
 from r1pipe.graph import Pipeline, reads_base, section_of
 from r1pipe.guards import GuardSettings, HackingSettings
-from r1pipe.recipe_check import Mistake, as_error, find_nonfinite, not_a_table, shown, unknown_key, validate
+from r1pipe.recipe_check import Mistake, as_error, filled_in, find_nonfinite, not_a_table, shown, unknown_key, validate
 from r1pipe.recipe_text import KeyPath, dotted, duplicates, key_lines, read_set, set_value
 from r1pipe.stage import Step, StepConfig
 
@@ -218,13 +218,16 @@ def _parse(text: str, where: str) -> dict[str, Any]:
 def _check(text: str, where: str, pipeline: Pipeline, origins: Mapping[KeyPath, str], written: str = "") -> Recipe:
     """Check everything; `origins` says which keys came from the command line, `written` is the text without them."""
     data = _parse(text, where)
+    pipeline = pipeline.shaped(data)
     lines = key_lines(written or text)
     mistakes = list(find_nonfinite(data))
     if mistakes:
         raise as_error(mistakes, lines, where, origins)
     models: dict[tuple[str, ...], type[StepConfig]] = {("base",): BaseModelSection}
     models |= {(name,): model for name, model in pipeline.shared.items()}
+    models |= {tuple(name.split(".")): model for name, model in pipeline.sections.items()}
     models |= {section_of(step): step.config for step in pipeline.steps}
+    inheriting = {section_of(step): step.inherits for step in pipeline.steps if step.inherits is not None}
     elsewhere = {key: f"[{dotted(path)}]" for path, model in models.items() for key in model.model_fields}
     elsewhere |= dict.fromkeys(Launch.model_fields, "[launch]")
     read: dict[tuple[str, ...], Any] = {}
@@ -236,8 +239,12 @@ def _check(text: str, where: str, pipeline: Pipeline, origins: Mapping[KeyPath, 
                 mistakes.append(not_a_table(path[: depth + 1], raw))
                 break
         else:
-            read[path], found = validate(model, raw, path, elsewhere)
-            mistakes += found
+            if path in inheriting:
+                before = {dotted(known): config for known, config in read.items() if config is not None}
+                raw = filled_in(raw, inheriting[path], before) if len(before) == len(read) else None
+            if raw is not None:
+                read[path], found = validate(model, raw, path, elsewhere)
+                mistakes += found
     launches = _launches(data.get("launch", {}), pipeline, elsewhere, mistakes)
     _unknown_sections(data, list(models), elsewhere, mistakes)
     head, found = validate(Head, {key: value for key, value in data.items() if key in Head.model_fields}, (), elsewhere)
@@ -294,7 +301,7 @@ def _launches(raw: Any, pipeline: Pipeline, elsewhere: Mapping[str, str], mistak
     launches = {}
     for step in pipeline.steps:
         merged = dict(defaults)
-        for name in dict.fromkeys((step.stage, step.name)):
+        for name in dict.fromkeys((step.stage, step.repeats or step.name, step.name)):
             override = overrides.get(name, {})
             inner = {key: merged.get(key, {}) | override.get(key, {}) for key in ("env", "guards", "hacking")}
             merged |= override | inner

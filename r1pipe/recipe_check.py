@@ -9,7 +9,7 @@ import contextlib
 import datetime
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, TypeVar, get_args
@@ -72,6 +72,25 @@ def kind_of(value: Any) -> str:
     if isinstance(value, datetime.date | datetime.time):
         return "a date or time"
     return "a list" if isinstance(value, list | tuple) else "a table"
+
+
+def filled_in(
+    raw: Mapping[str, Any], inherits: Callable[[Mapping[str, Any]], Mapping[str, Any]], before: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A section's keys, and for those that it leaves out what it inherits; tables key by key.
+
+    Args:
+        before: the settings of the sections before it, by dotted name.
+    """
+    return _over(inherits(before), raw)
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(below)
+    for key, found in above.items():
+        there = result.get(key)
+        result[key] = _over(there, found) if isinstance(there, Mapping) and isinstance(found, Mapping) else found
+    return result
 
 
 def unknown_key(path: KeyPath, known: Sequence[str], elsewhere: Mapping[str, str]) -> Mistake:

@@ -21,7 +21,7 @@ from r1pipe.fork import create_run, discard, empty_trash, fork, tidy, verify
 from r1pipe.goal import Goal, forget_goal, record_goal
 from r1pipe.graph import DEFAULT_LOADER, Pipeline, reads_base
 from r1pipe.inputs import check_lineage, step_inputs
-from r1pipe.launch import BASE, BEGUN, LOADER, LOCK, PIPELINE, RUNNER, StopRequest, run_process
+from r1pipe.launch import BASE, BEGUN, LOADER, LOCK, PIPELINE, RUNNER, SHAPE, StopRequest, run_process
 from r1pipe.lock import check_held, hold
 from r1pipe.manifest import Begun, Manifest, new_id, to_json, write_atomic
 from r1pipe.observer import Observer, without_terminal
@@ -209,6 +209,7 @@ def _run_step(session: _Session, place: StepPlan, plans: Mapping[str, StepPlan])
         LOCK: session.token,
         LOADER: session.loader,
         PIPELINE: session.pipeline.name,
+        SHAPE: session.pipeline.shape,
         BEGUN: begun.id,
         BASE: os.path.abspath(session.base.folder) if reads_base(step) else "",
     }

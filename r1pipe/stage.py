@@ -72,6 +72,9 @@ class Step:
             one of them changes, the step is stale.
         code: from the same to the import paths of the user's code that it runs; when a file of that code changes, the step is
             stale.
+        inherits: from the settings of the sections before it, by dotted name ("mixed-rl.train"), to what its own section leaves
+            out.
+        repeats: name of the step that it is a later round of; where and how it runs is that step's, unless the launch says more.
     """
 
     name: str
@@ -87,6 +90,8 @@ class Step:
     looked_at: tuple[str, ...] = ()
     files: Callable[[Any, Mapping[str, Any]], Mapping[str, Path]] = no_files
     code: Callable[[Any, Mapping[str, Any]], tuple[str, ...]] = no_code
+    inherits: Callable[[Mapping[str, StepConfig]], Mapping[str, Any]] | None = None
+    repeats: str = ""
 
     @property
     def stage(self) -> str:

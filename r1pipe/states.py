@@ -157,6 +157,8 @@ def _of_finished(
         manifest = read_manifest(run.manifest_path(step), step)
     except ArtifactError as error:
         return StepPlan(step, "changed", error.problem)
+    if missing := [name for name in step.writes if name not in manifest.outputs]:
+        return StepPlan(step, "changed", f"it was made without {', '.join(missing)}, which a later step reads now", (), manifest)
     found = _compare(step, pipeline, recipe, base, manifest.settings, manifest.inputs, before)
     if found.changes:
         why = _also("it was made with other settings", found)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
+import json
 import os
 import platform
 import resource
@@ -17,6 +18,7 @@ import signal
 import sys
 import threading
 import time
+import tomllib
 import traceback
 from collections.abc import Mapping
 from functools import reduce
@@ -28,7 +30,7 @@ from r1pipe.artifact import sync_artifact
 from r1pipe.errors import ArtifactError, R1PipeError, StateError, Stopped
 from r1pipe.files import DISK_FULL_EXIT, is_disk_full
 from r1pipe.graph import DEFAULT_LOADER, Pipeline, section_of
-from r1pipe.launch import BASE, LOADER, LOCK, PIPELINE, RUNNER
+from r1pipe.launch import BASE, LOADER, LOCK, PIPELINE, RUNNER, SHAPE
 from r1pipe.lock import read_lock
 from r1pipe.manifest import Begun, read_begun, to_json, write_atomic
 from r1pipe.metrics import finite
@@ -50,6 +52,8 @@ def main(arguments: list[str] | None = None) -> int:
     run = RunDir(Path(root))
     named = os.environ.get(PIPELINE) or pipeline_name(run.recipe_path)
     pipeline = load_pipeline(os.environ.get(LOADER, DEFAULT_LOADER), named)
+    shape = os.environ.get(SHAPE)  # not there when it was started by hand
+    pipeline = pipeline.shaped(tomllib.loads(run.recipe_path.read_text()) if shape is None else json.loads(shape or "{}"))
     step = pipeline.step(name)
     begun = read_begun(run.begun_path(step))
     if begun is None:

@@ -22,7 +22,7 @@ from r1pipe.errors import RecipeError
 from r1pipe.rewards import REWARDS
 from r1pipe.rewards.base import Reward, Score
 
-ANSWER_REWARDS = frozenset({"accuracy", "Accuracy", "cosine_length", "CosineLength"})
+ANSWER_REWARDS = frozenset({"accuracy", "Accuracy", "cosine_length", "CosineLength", "label"})
 """Rewards that judge the answer: a row whose answer they leave unjudged has no total, and so no part in training."""
 OWN_REWARD = "a reward is a class with a method score(attempts); docs/own-reward.md shows one"
 """What to do about an own reward of another form."""

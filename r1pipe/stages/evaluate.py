@@ -37,6 +37,8 @@ SUMMED_UP = ANSWER_REWARDS | {"format", "language", "helpfulness", "safety"}
 """Rewards that have columns of their own in the table."""
 CHECKPOINTS = ("base", "zero", "dev1", "dev2", "dev3", "r1")
 """Inputs that are checkpoints, in the order of the table; a pipeline has some of them."""
+ROUND = "r1-round-"
+"""The checkpoints of all rounds of stage 4 but the last are called so, with the number of the round."""
 JUDGES: tuple[Literal["helpfulness", "safety"], ...] = ("helpfulness", "safety")
 """Inputs that are reward models."""
 
@@ -122,7 +124,9 @@ def run(context: StepContext) -> dict[str, Any]:
 def checkpoints_of(inputs: Iterable[str]) -> list[str]:
     """The checkpoints among a step's inputs, in the order of the table."""
     names = set(inputs)
-    return [name for name in CHECKPOINTS if name in names]
+    rounds = sorted((name for name in names if name.startswith(ROUND)), key=lambda name: int(name.removeprefix(ROUND)))
+    *before, last = CHECKPOINTS
+    return [*(name for name in before if name in names), *rounds, *([last] if last in names else [])]
 
 
 def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

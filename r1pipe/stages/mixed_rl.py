@@ -9,6 +9,7 @@ problems that it never trains on (`r1pipe.train.hacking`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,18 +105,37 @@ def train_reward_models(context: StepContext) -> dict[str, Any]:
 def reward_model(context: StepContext, settings: RewardModelSettings, kind: PreferenceKind, table: Path) -> dict[str, Any]:
     """Train one reward model, or take the one that the recipe names; returns what was measured."""
     from r1pipe.engines.text import load_tokenizer
-    from r1pipe.train.adopted import find_model, load_classifier, marked_own, readings
-    from r1pipe.train.reward_model import Judged, adopt_reward_model, train_reward_model
+    from r1pipe.train.adopted import find_model, load_classifier, marked_own
+    from r1pipe.train.reward_model import adopt_reward_model, train_reward_model
 
-    base, system, what = base_of(context), context.shared["chat"].system, f"{kind} reward model"
+    base, what = base_of(context), f"{kind} reward model"
     folder = find_model(settings.model) if settings.model else base
     model, tokenizer = load_classifier(folder, settings.logit) if settings.model else (None, load_tokenizer(base))
-    config = marked_own(model.config) if model is not None else None
-    given = list(read_table(table))
-    pairs = kind == "helpfulness"
+    rows = _judged(context, kind, marked_own(model.config) if model is not None else None, tokenizer, list(read_table(table)))
+    if model is not None:
+        return adopt_reward_model(
+            context, settings, rows=rows, folder=folder, model=model, tokenizer=tokenizer, output=kind, what=what
+        )
+    return train_reward_model(context, settings, base=base, rows=rows, output=kind, what=what)
+
+
+def judged_rows(context: StepContext, kind: PreferenceKind, folder: Path, given: Sequence[dict[str, Any]]) -> list[Any]:
+    """Pairs or labels as a reward model that r1pipe trained reads them: `r1pipe.train.reward_model.Judged`."""
+    from r1pipe.engines.text import load_tokenizer
+
+    return _judged(context, kind, None, load_tokenizer(folder), given)
+
+
+def _judged(
+    context: StepContext, kind: PreferenceKind, config: Any, tokenizer: Any, given: Sequence[dict[str, Any]]
+) -> list[Any]:
+    from r1pipe.train.adopted import readings
+    from r1pipe.train.reward_model import Judged
+
+    pairs, system = kind == "helpfulness", context.shared["chat"].system
     better = readings(config, tokenizer, system, [(row["question"], row["chosen" if pairs else "response"]) for row in given])
     worse = readings(config, tokenizer, system, [(row["question"], row["rejected"]) for row in given]) if pairs else None
-    rows = [
+    return [
         Judged(
             row["question"],
             one.ids,
@@ -126,11 +146,6 @@ def reward_model(context: StepContext, settings: RewardModelSettings, kind: Pref
         )
         for place, (row, one) in enumerate(zip(given, better, strict=True))
     ]
-    if model is not None:
-        return adopt_reward_model(
-            context, settings, rows=rows, folder=folder, model=model, tokenizer=tokenizer, output=kind, what=what
-        )
-    return train_reward_model(context, settings, base=base, rows=rows, output=kind, what=what)
 
 
 def preference_parts(config: Config, inputs: Any, system: str) -> tuple[Part, ...]:
@@ -149,6 +164,11 @@ def preference_parts(config: Config, inputs: Any, system: str) -> tuple[Part, ..
 
 def run(context: StepContext) -> dict[str, Any]:
     """Train the policy on problems, then on problems and general prompts."""
+    return train_mixed(context, "mixed-rl")
+
+
+def train_mixed(context: StepContext, what: str, optimizer: Path | None = None) -> dict[str, Any]:
+    """The same under another name, and perhaps with the optimizer of an earlier round (a folder)."""
     from r1pipe.train.grpo import train_grpo
     from r1pipe.train.held_out import held_out
     from r1pipe.train.prompts import fitting_problems
@@ -157,12 +177,12 @@ def run(context: StepContext) -> dict[str, Any]:
     system, policy = context.shared["chat"].system, config.starts_from(context.inputs["policy"])
     if config.switch_step != config.preference_from_step:
         print(
-            f"mixed-rl: preference rewards join at step {config.switch_step}, the start of a rollout "
+            f"{what}: preference rewards join at step {config.switch_step}, the start of a rollout "
             f"(the recipe says {config.preference_from_step})",
             flush=True,
         )
     (problems, long_problems), (general, long_general) = (
-        fitting_problems(policy, read_problems(context.inputs[name]), system, config.longest_answer, "mixed-rl")
+        fitting_problems(policy, read_problems(context.inputs[name]), system, config.longest_answer, what)
         for name in ("problems", "general")
     )
     order = prompt_order(
@@ -185,7 +205,8 @@ def run(context: StepContext) -> dict[str, Any]:
         order=order,
         mix=Mix((*rules.parts, *preference)),
         system=system,
-        what="mixed-rl",
+        what=what,
+        optimizer=optimizer,
         held_out=held_out(
             context.inputs, Mix((accuracy, *preference)), system, context.launch.hacking, config, config.switch_step,
             context.launch.generation_batch,

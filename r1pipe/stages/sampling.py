@@ -94,11 +94,17 @@ def sample(context: StepContext) -> dict[str, Any]:
 
     Answers are scored and written while the next ones are generated.
     """
+    config: SampleConfig = context.config
+    problems = read_problems(context.inputs["problems"])[: config.problems or None]
+    return sample_problems(context, problems, Mix.build(context.shared["rewards"].rules))
+
+
+def sample_problems(context: StepContext, problems: Sequence[Problem], mix: Mix) -> dict[str, Any]:
+    """The same for these problems and this mix, from the step's input `policy` into its output `attempts`; the step's settings
+    say how."""
     from r1pipe.engines.base import open_engine
 
     config: SampleConfig = context.config
-    mix = Mix.build(context.shared["rewards"].rules)
-    problems = read_problems(context.inputs["problems"])[: config.problems or None]
     if twice := next((name for name, count in Counter(problem.id for problem in problems).items() if count > 1), ""):
         raise ArtifactError(
             f"{context.step.name}: problem {twice} is in the table of problems twice", "r1pipe run prepare --redo"

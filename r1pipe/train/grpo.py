@@ -32,6 +32,7 @@ from r1pipe.trackers import PROJECT
 from r1pipe.train.adjusting import objective_of, set_token_limit, silence_dropout
 from r1pipe.train.advantages import advantages
 from r1pipe.train.agreement import PROMPTS, agreed_ends, check_agreement
+from r1pipe.train.carried import OPTIMIZER, Carried
 from r1pipe.train.contract import try_prompts, without_effect
 from r1pipe.train.held_out import HeldOut
 from r1pipe.train.methods.begin import begin_method
@@ -130,12 +131,15 @@ def train_grpo(
     what: str,
     chat_template: str = "",
     held_out: HeldOut | None = None,
+    optimizer: Path | None = None,
 ) -> dict[str, Any]:
     """Train `policy` on `problems` in `order` and write the model to the step's output `model`.
 
     Args:
         chat_template: renders prompts instead of the policy's own, and goes into the model that is written; empty for its own.
         held_out: problems that the policy is looked at with on the way; None for no looks.
+        optimizer: what an earlier round left of its optimizer; None begins with a fresh one. It is left for the next round when
+            the step promises an output `optimizer`.
 
     Returns:
         Summary for the manifest: steps, answers, tokens (prompt and completion), epochs, the objective as the trainer had it, the
@@ -224,10 +228,21 @@ def train_grpo(
     watch.reference = reference_of(trainer, settings)
     watch.refresh = settings.refresh_reference if watch.reference is not None else 0
     watch.evidence = scorer.evidence
-    watch.at_start = lambda: _agree(trainer, watch, pool, settings, system)
+    carried = Carried(trainer, what)
+    if optimizer is not None or OPTIMIZER in context.step.writes:
+        carried.refuse_spread()
+
+    def at_start() -> None:
+        if optimizer is not None and not watch.first_step:
+            carried.take_up(optimizer)
+        _agree(trainer, watch, pool, settings, system)
+
+    watch.at_start = at_start
     if held_out is not None:
         held_out.watching(trainer, watch, settings)
     done = run_training(trainer, watch)
+    if OPTIMIZER in context.step.writes and is_main():
+        carried.leave(context.output(OPTIMIZER))
     save_final(trainer, tokenizer, context.output("model"), merge=settings.lora is not None)
     return {
         "steps": settings.steps,

@@ -78,7 +78,7 @@ def train_reward_model(
     Raises:
         TrainingError: when no rows are left, or the held-out accuracy is not above the recipe's threshold with 95% certainty.
     """
-    finished = context.folder / f"{output}-measured.json"
+    finished = measured_path(context, output)
     if finished.is_file():  # an earlier attempt of the step got this far
         measured: dict[str, Any] = json.loads(finished.read_text())
         return measured
@@ -94,8 +94,24 @@ def train_reward_model(
             f"(at most {settings.max_tokens} tokens each)",
             "give more rows, or raise max_tokens or held_out_share",
         )
-    enough_rows(len(training), what)
     tokenizer = load_tokenizer(base)
+    trained, steps = fit(context, settings, base=base, tokenizer=tokenizer, training=training, output=output, what=what)
+    summary = {
+        "rows": len(training), "rows_identical": given - len(rows), "rows_too_long": len(rows) - len(fitting),
+        "steps": steps, **measure(trained, tokenizer.pad_token_id, held_out, pairs),
+    }  # fmt: skip
+    judge_numbers(summary, settings, what)
+    hand_on(context, trained, tokenizer, output, summary)
+    return summary
+
+
+def fit(
+    context: StepContext, settings: RewardModelSettings, *, base: Path, tokenizer: Any, training: Sequence[Judged], output: str,
+    what: str,
+) -> tuple[Any, int]:  # fmt: skip
+    """(`base` trained on the rows, with adapters merged; optimizer steps). Resumable; a base without a head gets a fresh one."""
+    pairs = training[0].worse is not None
+    enough_rows(len(training), what)
     try_judged(tokenizer, [row.better for row in training] + [row.worse for row in training if row.worse], what)
     batch = min(settings.batch, len(training))
     batch -= batch % processes()
@@ -123,21 +139,24 @@ def train_reward_model(
     )
     run_training(trainer, watch)
     trained = trainer.accelerator.unwrap_model(trainer.model)
-    if settings.lora is not None:
-        trained = trained.merge_and_unload()
-    summary = {
-        "rows": len(training), "rows_identical": given - len(rows), "rows_too_long": len(rows) - len(fitting),
-        "steps": steps, **measure(trained, tokenizer.pad_token_id, held_out, pairs),
-    }  # fmt: skip
-    judge_numbers(summary, settings, what)
-    if is_main():
-        folder = context.output(output)
-        trained.config.r1pipe_scale = {"mean": summary["score_mean"], "spread": summary["score_spread"]}
-        trained.save_pretrained(str(folder))
-        tokenizer.save_pretrained(str(folder))
-        write_atomic(finished, json.dumps(summary, indent=1).encode())
-        shutil.rmtree(watch.folder)
-    return summary
+    return (trained.merge_and_unload() if settings.lora is not None else trained), steps
+
+
+def hand_on(context: StepContext, trained: Any, tokenizer: Any, output: str, summary: Mapping[str, Any]) -> None:
+    """Write a reward model with its scale, then its numbers, and forget its checkpoints."""
+    if not is_main():
+        return
+    folder = context.output(output)
+    trained.config.r1pipe_scale = {"mean": summary["score_mean"], "spread": summary["score_spread"]}
+    trained.save_pretrained(str(folder))
+    tokenizer.save_pretrained(str(folder))
+    write_atomic(measured_path(context, output), json.dumps(summary, indent=1).encode())
+    shutil.rmtree(context.folder / "checkpoints" / output)
+
+
+def measured_path(context: StepContext, output: str) -> Path:
+    """The numbers of a reward model that is finished while its step is not."""
+    return context.folder / f"{output}-measured.json"
 
 
 def _pair_trainer(

@@ -8,9 +8,11 @@ from typing import Any
 from r1pipe.console import setting, value
 from r1pipe.errors import R1PipeError
 from r1pipe.recipe import Launch
+from r1pipe.rewards.preference import KINDS
 from r1pipe.stage import Step
 from r1pipe.stages.evaluate import Config as EvaluateConfig
 from r1pipe.stages.evaluate import checkpoints_of
+from r1pipe.stages.iterating import FreshConfig, LaterConfig, LaterRewardModelsConfig, round_of
 from r1pipe.stages.mixed_rl import Config as MixedConfig
 from r1pipe.stages.mixed_rl import RewardModelsConfig
 from r1pipe.stages.prepare import ZeroConfig as PrepareConfig
@@ -30,6 +32,13 @@ def amounts(step: Step, config: Any, launch: Launch) -> list[str]:
     Raises:
         ValueError: the batch cannot be split over the processes; with the arithmetic.
     """
+    if isinstance(config, LaterConfig):
+        number = round_of(step.name)
+        state = "with its optimizer's state" if config.optimizer_state == "keep" else "with a fresh optimizer"
+        return [
+            *_grpo(config, launch),
+            f"round {number} goes on from the policy of round {number - 1}, its reference now, {state}",
+        ]
     if isinstance(config, GrpoSettings):
         return _grpo(config, launch)
     if isinstance(config, SftSettings):
@@ -39,7 +48,8 @@ def amounts(step: Step, config: Any, launch: Launch) -> list[str]:
         ]
     if isinstance(config, RewardModelsConfig):
         models = {"helpfulness": config.helpfulness, "safety": config.safety}
-        return [_reward_model(name, settings, launch) for name, settings in models.items()]
+        lines = [_reward_model(name, settings, launch) for name, settings in models.items()]
+        return _continued(config, lines) if isinstance(config, LaterRewardModelsConfig) else lines
     if isinstance(config, PrepareConfig):
         tables = [(name, getattr(config, name)) for name in type(config).model_fields]
         sources = dict.fromkeys(spec.source for _, spec in tables)
@@ -53,6 +63,8 @@ def amounts(step: Step, config: Any, launch: Launch) -> list[str]:
         answers = questions * config.samples * checkpoints
         arithmetic = f"{checkpoints} checkpoints × {value(questions)} questions × {config.samples} samples"
         return [f"{arithmetic} = {value(answers)} answers, {_tokens(answers, config.max_tokens)}"]
+    if isinstance(config, FreshConfig):
+        return _fresh(config)
     if isinstance(config, SampleConfig):
         most = f"{'at most ' if config.adaptive else ''}{config.samples} samples"
         if not config.problems:
@@ -64,6 +76,23 @@ def amounts(step: Step, config: Any, launch: Launch) -> list[str]:
         most = f"at most {value(config.most)} traces" if config.most else "every usable trace"
         return [f"{most}, {config.keep_per_problem} of a problem; rewriting: {rewriting_note(config.rewrite)}"]
     return []
+
+
+def _fresh(config: FreshConfig) -> list[str]:
+    """What is asked between two rounds, and who labels it."""
+    prompts = f"{value(config.prompts)} general prompts" if config.prompts else "every general prompt"
+    problems = f" and {value(config.problems)} problems" if config.problems else ""
+    labels = {kind: getattr(config, f"{kind}_labels") for kind in KINDS}
+    who = ", ".join(f"{kind} by {found if isinstance(found, str) else found.name}" for kind, found in labels.items())
+    return [f"{prompts}{problems} × {config.samples} answers of the policy, labelled: {who}"]
+
+
+def _continued(config: LaterRewardModelsConfig, lines: list[str]) -> list[str]:
+    """Reward models of a later round: which go on, and on what."""
+    kept = [f"{kind}: taken over as it is" for kind in KINDS if kind not in config.continued]
+    trained = [line for line in lines if line.partition(":")[0] in config.continued]
+    what = f"on from the round before, with fresh answers of its policy and {config.replay:.0%} of the old rows"
+    return [*trained, *kept, *([what] if trained else [])]
 
 
 def _adaptive(config: SampleConfig) -> list[str]:

@@ -14,6 +14,7 @@ from rich.text import Text
 from r1pipe.console import escaped, value
 from r1pipe.graph import Pipeline
 from r1pipe.rundir import RunDir
+from r1pipe.stages.evaluate import ROUND
 
 NAMES = {"base": "Base", "zero": "Zero", "dev1": "Dev1", "dev2": "Dev2", "dev3": "Dev3", "r1": "R1"}
 
@@ -40,6 +41,11 @@ def number_of(row: Mapping[str, Any], key: str) -> float | None:
     """What a checkpoint has in a column."""
     found = (row.get("rewards") or {}).get(key.removeprefix(FURTHER)) if key.startswith(FURTHER) else row.get(key)
     return found if isinstance(found, int | float) else None
+
+
+def checkpoint_name(key: str) -> str:
+    """What people call a checkpoint, by its key in the results."""
+    return "R" + key[1:] if key.startswith(ROUND) else NAMES.get(key, key)
 
 
 def read_results(run: RunDir, pipeline: Pipeline) -> dict[str, Any] | None:
@@ -71,7 +77,7 @@ def results_view(results: Mapping[str, Any], domains: bool = False) -> Renderabl
         cells = [_fixed(number_of(row, key), digits) for key, _, digits in columns]
         last = name == list(checkpoints)[-1]
         table.add_row(
-            Text(escaped(NAMES.get(name, name)), style="bold"),
+            Text(escaped(checkpoint_name(name)), style="bold"),
             value(row.get("pass_at_1")),
             between,
             *cells,
@@ -104,7 +110,7 @@ def _domains(checkpoints: Mapping[str, Any]) -> RenderableType:
     table = Table(box=_box(), pad_edge=False, header_style="bold", padding=(0, 1))
     table.add_column("pass@1 by domain")
     for name in checkpoints:
-        table.add_column(escaped(NAMES.get(name, name)), justify="right")
+        table.add_column(escaped(checkpoint_name(name)), justify="right")
     for domain in names:
         table.add_row(Text(escaped(domain)), *(value((row.get("domains") or {}).get(domain)) for row in checkpoints.values()))
     return table
