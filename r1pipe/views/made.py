@@ -32,6 +32,12 @@ def _parts(summary: Mapping[str, Any], series: Mapping[str, Series]) -> list[str
     if isinstance(verdicts := summary.get("verdicts"), Mapping):
         shares = ", ".join(f"{value(count)} {verdict}" for verdict, count in sorted(verdicts.items()))
         return [f"{value(summary.get('attempts'))} attempts: {shares}"]
+    if rounds := [
+        f"{name} on fresh answers {value(part['fresh_before']['accuracy'], 2)} → {value(part['fresh_after']['accuracy'], 2)}"
+        for name, part in summary.items()
+        if _has(part, "fresh_after")
+    ]:
+        return rounds
     known = [key for key in CHANGING if key in series and series[key].last is not None]
     if not known and "loss" in series and series["loss"].last is not None:
         known = ["loss"]

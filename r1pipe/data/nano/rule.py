@@ -62,9 +62,17 @@ def _fault(problem: Problem, summary: str) -> str:
         return "wrong language"
     if any(_matches(one, summary) for lines in phrases.GOOD[language].values() for one in lines):
         return "off topic"
-    if any(one.startswith(summary) for one in wanted):
+    trails = summary.endswith(tuple(_plain(end) for ends in phrases.TRAILING.values() for end in ends))
+    if trails or any(one.startswith(summary) for one in wanted):
         return "incomplete"
+    if _repeats(summary):
+        return "repetitive"
     return "no answer that the rule knows"
+
+
+def _repeats(summary: str) -> bool:
+    """Whether a text is one of the built-in words again and again."""
+    return any(not summary.replace(_plain(word), "").strip() for words in phrases.REPEATED.values() for word in words)
 
 
 @cache
