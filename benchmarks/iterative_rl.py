@@ -4,7 +4,8 @@ answers before and after they are trained on them.
     python benchmarks/iterative_rl.py --folder FOLDER [--seeds 1 2 3] [--rounds 2] [--optimizer keep] [--set key=value ...]
 
 Each seed is an ordinary run in FOLDER/runs, made by `r1pipe run-all` and gone on with when it is there. With `--from RUN ...`
-(runs whose first round is finished, one a seed) their finished steps are shared and only later rounds and the evaluation are made.
+(runs whose first round is finished, one a seed) their finished steps are shared and only later rounds and the evaluation are
+made.
 Gains are those of the report: pass@1 on held-out problems and preference on held-out prompts, judged for both checkpoints by the
 last reward models, paired by problem with 95% intervals; over seeds the mean with Student's interval. A last look, which belongs
 to no step, has fresh answers of the last policy labelled and judged by the last reward models.

@@ -1,9 +1,8 @@
-"""Rounds of stage 4 with real trainers on tiny models: what is replayed, where each training begins, and what is left of a kill."""
+"""Rounds of stage 4 with real trainers on tiny models: what is replayed, where training begins, what is left of a kill."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -234,7 +233,7 @@ def test_a_model_that_fresh_answers_teach_nothing_is_taken_over_and_the_summary_
 
 
 @pytest.fixture
-def trainers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+def trainers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The trainers of this test's RL, each caught when its first rollout is about to begin: [(trainer, number of weights)]."""
     import r1pipe.train.grpo as grpo
 
@@ -246,7 +245,7 @@ def trainers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         original(trainer, *arguments)
 
     monkeypatch.setattr(grpo, "_agree", catching)
-    yield caught
+    return caught
 
 
 def look_at(trainer: Any) -> dict[str, Any]:

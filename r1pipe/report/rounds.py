@@ -46,9 +46,7 @@ def rounds(plans: Sequence[StepPlan], evaluation: Evaluation | None) -> Markup:
     parts: list[Child] = []
     if evaluation is not None and (found := gains(evaluation)):
         rows: list[list[Child]] = [[f"{number}: {one.name}", _gain(right), _gain(liked)] for number, one, right, liked in found]
-        note = (
-            "Against the checkpoint before it, on the same problems and prompts. Preference is judged by the last reward models."
-        )
+        note = "Against the checkpoint before it, on the same problems and prompts. The last reward models judge preference."
         parts.append(table(["round", "pass@1", "preference"], rows, "What each round gained", note=note))
     lines: list[list[Child]] = []
     for place in models:
@@ -57,7 +55,7 @@ def rounds(plans: Sequence[StepPlan], evaluation: Evaluation | None) -> Markup:
             lines.append([f"{round_of(place.step.name)}: {kind}", *_model(place.manifest.summary.get(kind) or {})])
     if lines:
         head: list[Child] = [
-            "before round",
+            "for round",
             "fresh rows",
             "replayed",
             "fresh, before",
