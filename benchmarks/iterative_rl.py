@@ -36,15 +36,13 @@ def r1pipe(folder: Path, *arguments: str) -> None:
 def made(folder: Path, seed: int, given: Path | None, sets: Sequence[str]) -> Path:
     """The finished run of a seed, or of a run that is given."""
     name = f"{given.name}-rounds" if given else f"rounds-{seed}"
-    run = folder / "runs" / name
+    run = given.parent / name if given else folder / "runs" / name  # a fork lies beside what it shares
     words = [word for one in sets for word in ("--set", one)]
     if (run / "recipe.toml").is_file():
         r1pipe(folder, "resume", str(run))
     elif given:
         r1pipe(folder, "fork", str(given), name, "--before", "mixed-rl/fresh-2", *words)
-        forked = given.parent / name  # forks lie beside what they share
-        r1pipe(folder, "resume", str(forked))
-        return forked
+        r1pipe(folder, "resume", str(run))
     else:
         r1pipe(folder, "run-all", "--recipe", "nano", "--run", name, "--set", f"seed={seed}", *words)
     return run
