@@ -176,6 +176,7 @@ def with_rounds(steps: tuple[Step, ...], sections: Mapping[str, StepConfig]) -> 
                 "problems": Output("prepare", "problems"),
             },
             writes={"attempts": "table"}, shares=("chat", "rewards"), inherits=iterating.fresh_settings,
+            files=own_files, code=own_code,
         )  # fmt: skip
         fresh[f"fresh-{number}"] = Output(sampled.name, "attempts")
         models = replace(

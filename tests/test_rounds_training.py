@@ -212,8 +212,9 @@ def test_a_reward_model_goes_on_from_the_former_one(rounds: Rounds) -> None:
         assert max(float((former[name] - moved[name]).abs().max()) for name in former) > 1e-4
 
 
-def test_reward_models_that_are_stopped_in_training_end_with_the_same_weights(rounds: Rounds) -> None:
-    for stops in (2, 5):
+def test_reward_models_that_are_stopped_in_training_end_with_the_same_weights(rounds: Rounds, summary: dict[str, Any]) -> None:
+    assert [summary[kind]["steps"] > 3 for kind in ("helpfulness", "safety")] == [True, True]
+    for stops in (1, 3):
         seen = iter(range(1000))
         with pytest.raises(Stopped):
             rounds.run("mixed-rl/reward-models-2", MODELS, "again-models", lambda seen=seen, stops=stops: next(seen) > stops)

@@ -114,6 +114,8 @@ class LaterConfig(Config):
                 "general_share = 0 asks no general prompts, and so no reward model: rounds would train them for nothing; "
                 "set mixed-rl.rounds.count = 1"
             )
+        if self.start_from:
+            raise ValueError(f"start_from ({self.start_from}) is for the first round: a later one goes on from the one before it")
         if self.lora is not None and self.optimizer_state == "keep":
             raise ValueError(
                 'optimizer_state = "keep" and lora do not go together: a round ends by merging its adapter, and the next one '
@@ -157,7 +159,8 @@ def later_training(before: Mapping[str, StepConfig]) -> dict[str, Any]:
     train, rounds = before.get("mixed-rl.train"), before.get("mixed-rl.rounds")
     if train is None or not isinstance(rounds, RoundsConfig):
         return {}
-    return {**train.model_dump(exclude_unset=True), "optimizer_state": rounds.optimizer_state}
+    own = train.model_dump(exclude_unset=True, exclude={"start_from"})  # a later round starts from the one before it
+    return {**own, "optimizer_state": rounds.optimizer_state}
 
 
 def sample_fresh(context: StepContext) -> dict[str, Any]:

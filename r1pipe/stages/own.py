@@ -19,13 +19,15 @@ TEMPLATE = "chat.template"
 """The setting that may name a file with a chat template."""
 START = "start_from"
 """The setting that may name a model's folder."""
+SCORER = "process.model"
+"""The setting that names the folder of a step-scoring model."""
 ENGINE = "engine"
 """Name of the settings that say what generates."""
 
 
 def own_files(config: Any, shared: Mapping[str, Any]) -> dict[str, Path]:
-    """The files of a step's sources, of the model that it starts from in place of the step before, and of the base model's chat
-    template, by the key that names them."""
+    """The files of a step's sources, of the model that it starts from in place of the step before, of the model that scores
+    steps, and of the base model's chat template, by the key that names them."""
     sources = {
         f"{name}.source": Path(spec.source).expanduser()
         for name in type(config).model_fields
@@ -35,6 +37,10 @@ def own_files(config: Any, shared: Mapping[str, Any]) -> dict[str, Path]:
         folder = Path(config.start_from).expanduser()
         files = base_files(folder) if folder.is_dir() else [folder / "config.json"]
         sources |= {f"{START} {file.name}": file for file in files}
+    if isinstance(config, GrpoSettings) and config.process is not None and config.process.model:
+        folder = Path(config.process.model).expanduser()
+        files = base_files(folder) if folder.is_dir() else [folder / "config.json"]
+        sources |= {f"{SCORER} {file.name}": file for file in files}
     chat = shared.get("chat")
     template = chat.template_file if isinstance(chat, ChatSection) else None
     return {**sources, TEMPLATE: template} if template else sources
