@@ -215,7 +215,7 @@ def load(name: str) -> Pipeline:
     if name not in PIPELINES:
         raise RecipeError(f"unknown pipeline {name!r}; known: {', '.join(PIPELINES)}", 'set pipeline = "r1" in the recipe')
     steps = PIPELINES[name]
-    iterates = MIXED_RL in steps
+    iterates = any(step.name == MIXED_RL.name for step in steps)
     return Pipeline(
         name, steps, shared={"chat": ChatSection, "rewards": RewardsSection}, locate_base=locate_base,
         sections=ROUNDS if iterates else {}, grow=with_rounds if iterates else None,
