@@ -1,5 +1,5 @@
-"""Kills of the selection at every kind of moment, of its processes, and a disk that is full. What is resumed makes the rows, the
-ledger and the report of an unbroken one.
+"""Kills of the selection at every kind of moment, and of its processes. What is resumed makes the rows, the ledger and the report
+of an unbroken one.
 """
 
 from __future__ import annotations
@@ -110,29 +110,3 @@ def test_kills_of_a_selection_at_random_moments_change_no_row(
     ]
     drive(tmp_path / "killed", attempts, processes=processes)
     assert made(tmp_path / "killed") == whole
-
-
-@pytest.mark.heavy
-def test_a_small_disk_that_is_full_stops_the_selection_and_more_room_ends_with_the_same_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = unbroken(given(tmp_path), tmp_path / "whole", monkeypatch)
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(disk)], capture_output=True, check=False)
-    if mounted.returncode:
-        pytest.skip("this user may not mount a file system")
-    try:
-        spec = tmp_path / "spec.json"
-        spec.write_text(json.dumps({"given": str(tmp_path / "given"), "folder": str(disk / "step"), "attempts": []}))
-        outcomes = []
-        for room in range(16, 1200, 40):
-            subprocess.run(["mount", "-o", f"remount,size={room}k", str(disk)], check=True)
-            outcomes += run_driver(spec)
-            if outcomes[-1] == "done":
-                break
-        assert outcomes == ["disk full"] * (len(outcomes) - 1) + ["done"], (tmp_path / "log.txt").read_text()[-3000:]
-        assert len(outcomes) > 3
-        assert made(disk / "step") == whole
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
