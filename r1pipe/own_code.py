@@ -35,22 +35,32 @@ def code_files(import_paths: Iterable[str]) -> dict[str, Path]:
     return dict(sorted(files.items()))
 
 
+def is_there(import_path: str) -> bool:
+    """Whether the module of an import path can be found here."""
+    return _found(import_path.partition(":")[0]) is not None
+
+
 def _locate(module: str) -> tuple[Path, Path] | None:
     """(a module's source file, the folder that its topmost package lies in); None when there is none."""
+    spec = _found(module)
+    if spec is None or not spec.origin or not spec.origin.endswith(".py"):
+        return None
+    path, levels = Path(spec.origin), module.count(".") + 1
+    return path, path.parents[levels - 1 if path.name != "__init__.py" else levels]
+
+
+def _found(module: str) -> ModuleSpec | None:
+    """What Python would import under a dotted name; None when there is nothing."""
     search: Sequence[str] | None = None
     spec: ModuleSpec | None = None
-    name, levels = "", 0
+    name = ""
     for part in module.split("."):
         name = f"{name}.{part}" if name else part
         spec = _spec(name, search)
         if spec is None:
             return None
-        search, levels = list(spec.submodule_search_locations or ()), levels + 1
-    if spec is None or not spec.origin or not spec.origin.endswith(".py"):
-        return None
-    path = Path(spec.origin)
-    steps = levels - 1 if path.name != "__init__.py" else levels
-    return path, path.parents[steps]
+        search = list(spec.submodule_search_locations or ())
+    return spec
 
 
 def _spec(name: str, search: Sequence[str] | None) -> ModuleSpec | None:

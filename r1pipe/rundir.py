@@ -60,6 +60,11 @@ class RunDir:
         return self.root / "goal.json"
 
     @property
+    def worked_path(self) -> Path:
+        """Its time of change is when a step was begun last."""
+        return self.root / ".worked"
+
+    @property
     def trash(self) -> Path:
         """Where a discarded step is moved before it is deleted; emptied at the next start."""
         return self.root / ".discarded"
@@ -127,8 +132,15 @@ def list_runs(root: Path | None = None) -> list[RunDir]:
     if not folder.is_dir():
         return []
     runs = [RunDir(child) for child in folder.iterdir() if not child.name.startswith(".") and (child / "recipe.toml").is_file()]
-    # the folder's own time changes whenever a lock is taken or given back, or the recipe is replaced
-    return sorted(runs, key=lambda run: (-run.root.stat().st_mtime_ns, run.name))
+    return sorted(runs, key=lambda run: (-_worked(run), run.name))
+
+
+def _worked(run: RunDir) -> int:
+    """When a run was worked on last, in nanoseconds: a step was begun, or its recipe was written. The folder's own time, which a
+    look at it may change, says so only for a run in which nothing was begun."""
+    if not run.worked_path.exists():
+        return run.root.stat().st_mtime_ns
+    return max(path.stat().st_mtime_ns for path in (run.worked_path, run.recipe_path))
 
 
 def newest_run(root: Path | None = None) -> RunDir:

@@ -14,7 +14,8 @@ from typing import Any
 
 from r1pipe import processes
 from r1pipe.artifact import check_artifact, digest_artifact
-from r1pipe.errors import ArtifactError, StateError, StepFailed, Stopped
+from r1pipe.blocked import refuse_blocked
+from r1pipe.errors import ArtifactError, StepFailed, Stopped
 from r1pipe.failures import failure, how_to_go_on, shown
 from r1pipe.files import describe_os_error
 from r1pipe.fork import create_run, discard, empty_trash, fork, tidy, verify
@@ -27,7 +28,7 @@ from r1pipe.manifest import Begun, Manifest, new_id, to_json, write_atomic
 from r1pipe.observer import Observer, without_terminal
 from r1pipe.provenance import Provenance, now
 from r1pipe.recipe import Recipe
-from r1pipe.rundir import RunDir, free_name
+from r1pipe.rundir import RunDir
 from r1pipe.stage import Output, Step
 from r1pipe.states import BaseIdentity, State, StepPlan, plan, state_of
 
@@ -131,35 +132,9 @@ def _refuse_blocked(session: _Session, wanted: Sequence[Step], redo: Sequence[st
     plans: dict[str, StepPlan] = {}
     for step in pipeline.steps:
         plans[step.name] = state_of(step, run, pipeline, session.recipe, session.base, plans)
-    chosen = [step.name for name in redo for step in pipeline.select(name)]
-    doomed = {*chosen, *(step.name for step in pipeline.readers(*chosen))} if chosen else set()
-    needed = [step for step in pipeline.steps if step in wanted or any(below in wanted for below in pipeline.readers(step.name))]
-    blocked = [plans[step.name] for step in needed if step.name not in doomed and plans[step.name].state in ("changed", "stale")]
-    if not blocked:
-        if redo:
-            _refuse_missing(session, wanted, plans)
-        return
-    name = shown(run)
-    below = {step.name for place in blocked for step in pipeline.readers(place.step.name)}
-    roots = [place for place in blocked if place.step.name not in below]
-    lines = []
-    for place in blocked:
-        lines.append(f"step {place.step.name} of run {run.name} is {place.state}: {place.why}")
-        lines += [f"  {key}: {_value(then)} -> {_value(today)}" for key, then, today in place.changes]
-    redone = [place.step.name for place in roots]
-    also = [step.name for step in pipeline.readers(*redone) if plans[step.name].state != "todo"]
-    redo = f"r1pipe run-all --run {name} " + " ".join(f"--redo {step}" for step in redone)
-    copy = f"r1pipe fork {name} {free_name(run.name, run.root.parent)} --before {redone[0]}"
-    hints = [
-        f"{redo}   discards {'it' if len(redone) == 1 else 'them'}"
-        + (f" and what was made from it: {', '.join(also)}" if also else ""),
-        f"{copy}   keeps both; finished steps that do not depend on it are shared",
-    ]
-    if any(place.changes for place in blocked):
-        hints.append(f"or put the old value back in {run.recipe_path}")
-    if any(place.edited for place in blocked):
-        hints.append("or put the file back as it was")
-    raise StateError("\n".join(lines), "\n".join(hints))
+    refuse_blocked(run, pipeline, plans, wanted, redo)
+    if redo:
+        _refuse_missing(session, wanted, plans)
 
 
 def _refuse_missing(session: _Session, wanted: Sequence[Step], plans: Mapping[str, StepPlan]) -> None:
@@ -202,6 +177,7 @@ def _run_step(session: _Session, place: StepPlan, plans: Mapping[str, StepPlan])
         stray.unlink(missing_ok=True)
     check_held(run.lock_path, session.token)
     record_goal(run, session.goal)
+    run.worked_path.touch()
     write_atomic(run.begun_path(step), to_json(begun))
     session.observer.on_step_begin(step, begun.attempt)
     extra = {
@@ -288,9 +264,3 @@ def _commit(session: _Session, step: Step, begun: Begun, result: Mapping[str, An
         spent(step).unlink(missing_ok=True)  # all they said is in the manifest
     session.observer.on_step_end(step, manifest)
     return manifest
-
-
-def _value(value: Any) -> str:
-    """A setting in a message."""
-    text = value if isinstance(value, str) and value.startswith("(") else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 120 else f"{text[:117]}..."

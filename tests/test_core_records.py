@@ -172,8 +172,16 @@ def test_runs_are_listed_with_the_last_worked_on_first(tmp_path: Path, monkeypat
     for age, name in enumerate(["c", "a", "b"]):
         os.utime(create_run(name, "").root, (1000 - age, 1000 - age))
     (tmp_path / "runs" / "notes").mkdir()
+    for run, when in zip(list_runs(), (900, 800, 700), strict=True):
+        run.worked_path.touch()
+        os.utime(run.worked_path, (when, when))
+        os.utime(run.recipe_path, (when - 100, when - 100))
+    (tmp_path / "runs" / "b" / "note.txt").write_text("a look at a run is no work on it")
     assert [run.name for run in list_runs()] == ["c", "a", "b"]
     assert newest_run().name == find_run().name == "c"
+    os.utime(tmp_path / "runs" / "a" / "recipe.toml", (1000, 1000))
+    assert newest_run().name == "a", "writing its recipe is"
+    os.utime(tmp_path / "runs" / "a" / "recipe.toml", (700, 700))
     assert find_run("b").root == Path("runs/b")
     assert find_run(str(tmp_path / "runs" / "b")).name == "b"
     with pytest.raises(StateError, match="no run 'x'") as caught:

@@ -11,7 +11,7 @@ import pytest
 from cli_helpers import ROOT, TESTS, r1pipe
 
 from r1pipe.opening import packaged_recipes
-from r1pipe.own_code import code_files
+from r1pipe.own_code import code_files, is_there
 from r1pipe.pipeline import load
 from r1pipe.recipe import apply_sets, load_recipe
 
@@ -74,6 +74,12 @@ def test_what_is_not_there_is_broken_or_is_ours_has_no_files(folder: Path) -> No
     broken = write(folder, "broken_c.py", "def (:\n")
     assert code_files(["no_such_module_c:X", "sys:path", "r1pipe.rewards.format:FormatReward"]) == {}
     assert code_files(["broken_c:X"]) == {"broken_c": broken}
+    assert [is_there(path) for path in ("no_such_module_c:X", "sys:path", "broken_c:X", "json.nothing:X")] == [
+        False,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_rewards_engines_judges_and_sources_that_are_named_by_import_path_are_found_by_the_steps_that_run_them() -> None:
@@ -96,6 +102,22 @@ def test_rewards_engines_judges_and_sources_that_are_named_by_import_path_are_fo
     assert found["reasoning-rl"] == found["evaluate"] == ("mine:Brevity",)
     assert found["mixed-rl/train"] == ("mine.judge:Kind", "mine:Brevity")
     assert found["cold-start"] == found["rejection-sft/train"] == ()
+
+
+def test_plan_says_what_could_not_start_here_without_importing_anything(folder: Path) -> None:
+    write(folder, "loud_e.py", "raise RuntimeError('plan imports nothing of the user')\n")
+    sets = [
+        'rewards.format={ name = "formt" }',
+        'rewards.language={ name = "absent_e:X" }',
+        'rewards.accuracy={ name = "loud_e:X" }',
+    ]
+    options = [word for one in sets for word in ("--set", one)]
+    planned = r1pipe(folder, "plan", *options, "--set", "base.model=nowhere", columns=400).out
+    assert "cannot start here: unknown reward 'formt'; known: accuracy, " in planned
+    assert "cannot start here: reward 'absent_e:X': there is no module 'absent_e'" in planned
+    assert "loud_e" not in planned.replace("loud_e:X", "")
+    assert "cannot start here: nowhere/config.json is missing" in planned
+    assert "cannot start here" not in r1pipe(folder, "plan", columns=400).out
 
 
 def test_an_own_reward_that_was_edited_stops_what_it_made_with_its_file_and_the_commands(folder: Path) -> None:

@@ -20,6 +20,8 @@ PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 """Statuses that may pass."""
 OF_ONE_REQUEST = frozenset({400, 413, 422})
 """Statuses that say something of the request, and nothing of the next one."""
+RETRIES, FIRST_PAUSE = 6, 1.0
+"""How often a request is tried again, and the seconds before the first time; they double from there."""
 LONGEST_PAUSE = 60.0
 LONGEST_WISH = 600.0
 """Seconds: longest pause of our own, and the longest that a server may ask for."""
@@ -52,8 +54,8 @@ class Client:
 
     url: str
     key: str = ""
-    retries: int = 6
-    first_pause: float = 1.0
+    retries: int = RETRIES
+    first_pause: float = FIRST_PAUSE
     timeout: float = 900.0
     check: str = "check the address"
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from r1pipe.data.chat import join_response, messages
-from r1pipe.engines.asking import Client, Refused, headers
+from r1pipe.engines.asking import FIRST_PAUSE, RETRIES, Client, Refused, headers
 from r1pipe.engines.base import Completion, Sampling, completion_seed, failed, unusable
 from r1pipe.errors import EngineError
 
@@ -70,8 +70,8 @@ class OpenAiEngine:
     key: str = ""
     system: str = ""
     at_once: int = AT_ONCE
-    retries: int = 6
-    first_pause: float = 1.0
+    retries: int = RETRIES
+    first_pause: float = FIRST_PAUSE
     timeout: float = 900.0
     prefix: str = ""
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from r1pipe.data.chat import messages
 from r1pipe.data.rows import Attempt, Score
-from r1pipe.engines.asking import Client, Refused
+from r1pipe.engines.asking import FIRST_PAUSE, RETRIES, Client, Refused
 from r1pipe.errors import EngineError
 from r1pipe.rewards.base import CUT
 from r1pipe.rewards.preference import PreferenceKind, standardised, to_judge
@@ -58,8 +58,8 @@ class ScoreServer:
     spread: float = 1.0
     max_characters: int = 24_000
     at_once: int = 8
-    retries: int = 6
-    first_pause: float = 1.0
+    retries: int = RETRIES
+    first_pause: float = FIRST_PAUSE
     timeout: float = 300.0
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 SandboxMode = Literal["bubblewrap", "none"]
-_FILES = tuple(f"sandbox_{name}.py" for name in ("server", "kernel", "tester", "watch", "program", "wire"))
+_FILES = tuple(f"sandbox_{name}.py" for name in ("server", "kernel", "tester", "watch", "handle", "program", "wire"))
 _INSIDE = "/sandbox"
 
 

@@ -10,7 +10,8 @@ from pydantic import BaseModel
 
 from r1pipe.artifact import base_files
 from r1pipe.data.sources import HUB, is_file, is_generated
-from r1pipe.rewards import RewardSpec
+from r1pipe.own_code import is_there
+from r1pipe.rewards import REWARDS, RewardSpec
 from r1pipe.stages.schema import SourceSpec
 from r1pipe.stages.sections import ChatSection
 from r1pipe.train.settings import GrpoSettings
@@ -48,21 +49,33 @@ def own_files(config: Any, shared: Mapping[str, Any]) -> dict[str, Path]:
 
 def own_code(config: Any, shared: Mapping[str, Any]) -> tuple[str, ...]:
     """Import paths ("pkg.module:name") among the settings of a step and the shared sections that it uses."""
-    found = [path for section in (config, *shared.values()) for path in _named(section)]
-    return tuple(dict.fromkeys(path for path in found if ":" in path))
+    return tuple(dict.fromkeys(path for _, path in _named((config, *shared.values())) if ":" in path))
 
 
-def _named(value: Any) -> Iterator[str]:
-    """What may be an import path, anywhere below."""
+def missing(config: Any, shared: Mapping[str, Any]) -> list[str]:
+    """Rewards that there are not, and modules of the user's code that are not found here, in words; nothing is imported."""
+    said = []
+    for what, name in dict.fromkeys(_named((config, *shared.values()))):
+        if what == ENGINE:
+            continue  # `engines.needs` says what an engine needs
+        if ":" in name and not is_there(name):
+            said.append(f"{what} {name!r}: there is no module {name.partition(':')[0]!r} (installed? PYTHONPATH?)")
+        elif ":" not in name and what == "reward" and name not in REWARDS:
+            said.append(f"unknown reward {name!r}; known: {', '.join(sorted(REWARDS))}")
+    return said
+
+
+def _named(value: Any) -> Iterator[tuple[str, str]]:
+    """(what it is, name) of whatever may be an import path, anywhere below."""
     if isinstance(value, RewardSpec):
-        yield value.name
+        yield "reward", value.name
     elif isinstance(value, SourceSpec):
         if not (is_file(value.source) or is_generated(value.source) or value.source.startswith(HUB)):
-            yield value.source
+            yield "source", value.source
     elif isinstance(value, BaseModel):
         for name in type(value).model_fields:
             inner = getattr(value, name)
-            yield from [inner] if name == ENGINE and isinstance(inner, str) else _named(inner)
-    elif isinstance(value, Mapping):
-        for inner in value.values():
+            yield from [(ENGINE, inner)] if name == ENGINE and isinstance(inner, str) else _named(inner)
+    elif isinstance(value, Mapping | tuple):
+        for inner in value.values() if isinstance(value, Mapping) else value:
             yield from _named(inner)

@@ -11,8 +11,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from r1pipe import console
+from r1pipe.artifact import check_model
 from r1pipe.errors import ArtifactError
-from r1pipe.graph import section_of
+from r1pipe.graph import reads_base, section_of
 from r1pipe.lock import describe_lock, is_live
 from r1pipe.opening import Opened
 from r1pipe.rundir import free_name
@@ -110,9 +111,24 @@ def _base(opened: Opened) -> Path | None:
 
 
 def _problems(opened: Opened, step: Step) -> list[str]:
+    """Why a step could not start here, as far as it is known without importing anything or loading weights."""
+    from r1pipe.stages.own import missing
     from r1pipe.views.amounts import engine_problems
 
-    return engine_problems(opened.recipe.configs[step.name], opened.recipe.launches[step.name])
+    config, shared = opened.recipe.configs[step.name], {name: opened.recipe.shared[name] for name in step.shares}
+    return [*_base_problems(opened, step), *missing(config, shared), *engine_problems(config, opened.recipe.launches[step.name])]
+
+
+def _base_problems(opened: Opened, step: Step) -> list[str]:
+    """What is wrong with the base model that a step starts from, by its files."""
+    if not reads_base(step):
+        return []
+    given = getattr(opened.recipe.shared.get("chat"), "template", "")
+    try:
+        check_model(opened.pipeline.locate_base(opened.recipe.base.model), chat_template=not given)
+    except ArtifactError as error:
+        return [f"{error.problem}; {error.hint}" if error.hint else error.problem]
+    return []
 
 
 def blocked_lines(opened: Opened, plans: Sequence[StepPlan]) -> list[RenderableType]:
