@@ -24,7 +24,7 @@ def preview(
         typer.Argument(
             metavar="SOURCE|KEY",
             help="A file (.jsonl, .json, .csv, .parquet), hf:OWNER/NAME, reasoning-gym:NAME, pkg.module:function; "
-            "with --recipe also a key of its [prepare].",
+            "with --recipe also a key of its \\[prepare].",
         ),
     ],
     recipe: RecipeOption = None,

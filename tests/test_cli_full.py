@@ -22,7 +22,7 @@ def test_plan_says_how_zero_is_asked_and_that_nothing_rewrites(tmp_path: Path) -
     assert "12 steps would run" in out
     assert "questions are put in the base's own chat template; language consistency is measured and not rewarded" in out
     assert "rewriting: skipped, no engine is set" in out
-    assert "6 checkpoints × 304 questions × 2 samples" in out
+    assert "6 checkpoints × 352 questions × 2 samples" in out
     assert "Dev1 learns from what Zero wrote" in out
 
 

@@ -26,7 +26,8 @@ from r1pipe.data.tables import (
 )
 from r1pipe.errors import ArtifactError, DataError
 from r1pipe.stages import prepare
-from r1pipe.stages.schema import check_mapping
+from r1pipe.stages.prepare import question_key
+from r1pipe.stages.schema import check_mapping, normalised
 from r1pipe.stages.selection.run import evaluation_index
 
 
@@ -235,3 +236,19 @@ def test_problems_that_differ_in_their_solutions_alone_are_one_and_both_solution
     tables = run_prepare(tmp_path, evaluation=rows, traces=traces)
     assert tables["evaluation"]["dropped"] == {"exact duplicate": 1}
     assert tables["traces"]["dropped"] == {"overlaps an evaluation item": 1}
+
+
+@pytest.mark.parametrize(
+    ("question", "language"),
+    [("小明有3个苹果，又买了4个，一共有几个？", "zh"), ("How many apples?", "en"), ("Wie viele Äpfel sind das?", "en"),
+     ("Сколько всего яблок?", "ru"), ("Is 苹果 a word for an apple or not?", "en"), ("12 + 7 = ?", "en")],
+)  # fmt: skip
+def test_a_row_that_names_no_language_has_that_of_its_questions_script(question: str, language: str) -> None:
+    assert normalised({"question": question, "answer": "7"}, "problems", {})["language"] == language
+    assert normalised({"question": question, "answer": "7"}, "problems", {}, {"language": "fr"})["language"] == "fr"
+
+
+def test_questions_that_differ_in_case_and_in_the_spaces_around_signs_are_the_same() -> None:
+    assert question_key("What is 2+2?") == question_key("what is 2 + 2 ?") == question_key("What is  2 +2")
+    assert question_key("What is 2+2?") != question_key("What is 2-2?")
+    assert question_key("Is 12 3 or 4?") != question_key("Is 123 or 4?")

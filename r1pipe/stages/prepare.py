@@ -203,7 +203,8 @@ def row_mark(row: dict[str, Any], columns: Iterable[str]) -> bytes:
 def question_key(question: str) -> str:
     """A question without differences of case, width, spacing and punctuation."""
     text = unicodedata.normalize("NFKC", question).casefold()
-    return re.sub(r"[^\w+*/<>=^.-]+", " ", text).strip()
+    text = re.sub(r"[^\w+*/<>=^.-]+", " ", text)
+    return re.sub(r" ?([+*/<>=^.-]) ?", r"\1", text).strip()
 
 
 def question_mark(row: dict[str, Any]) -> bytes:

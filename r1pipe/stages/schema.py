@@ -49,6 +49,10 @@ class SourceSpec(StepConfig):
     split: str = "train"
 
 
+MAINLY = 0.5
+"""Above this share of its words in another script a question is in that script's language."""
+
+
 def raw_rows(spec: SourceSpec, table: Table, seed: int, bad: OnBad | None) -> Iterator[dict[str, Any]]:
     """The rows of a source as they stand there; those of preference data in our columns, whatever public form they have.
 
@@ -115,6 +119,8 @@ def normalised(
         value = row.get(name)
         if name not in ("id", "check") and value is not None and value != "":
             problem[name] = _text(raw, table, name, value, fields)
+    if not row.get("language"):
+        problem["language"] = language_of(row["question"])
     if check := row.get("check"):
         problem["check"] = _check(raw, table, check)
     if table in EVALUATING:
@@ -122,6 +128,18 @@ def normalised(
     if table in ("traces", "general-traces"):
         return {**problem, "thinking": row["thinking"], "summary": row["summary"], "origin": row.get("source") or "given"}
     return {**problem, **{name: row[name] for name in NEEDED[table] if name not in problem}}
+
+
+def language_of(question: str) -> str:
+    """The language of a question whose row does not name it: that of its script, such as zh or ru; en where the script is Latin,
+    which tells no language."""
+    from r1pipe.rewards.language import dominant_language
+    from r1pipe.rewards.language_spans import SCRIPT_LANGUAGES
+
+    if question.isascii():
+        return "en"
+    found, share = dominant_language(question)
+    return "en" if share <= MAINLY or found in SCRIPT_LANGUAGES["Latin"] else found
 
 
 def _mapped(raw: dict[str, Any], table: Table, fields: Mapping[str, str], values: Mapping[str, str]) -> dict[str, Any]:
