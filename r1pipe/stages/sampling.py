@@ -119,15 +119,15 @@ def sample_problems(context: StepContext, problems: Sequence[Problem], mix: Mix)
     asked = f"{'at most ' if config.adaptive else ''}{config.samples} samples"
     print(f"{what}: {len(problems)} problems × {asked} in {len(shards)} shards, {len(owed)} owed", flush=True)
     if owed:
-        engine = open_engine(
-            config.engine, context.inputs["policy"], system=context.shared["chat"].system,
-            batch=context.launch.generation_batch, dtype=context.launch.dtype,
-        )  # fmt: skip
-        try:
-            with scorer(mix, sum(len(shard.problems) for shard in owed) * config.samples) as score:
+        with scorer(mix, sum(len(shard.problems) for shard in owed) * config.samples) as score:
+            engine = open_engine(
+                config.engine, context.inputs["policy"], system=context.shared["chat"].system,
+                batch=context.launch.generation_batch, dtype=context.launch.dtype,
+            )  # fmt: skip
+            try:
                 work.run(owed, engine, score)
-        finally:
-            engine.close()
+            finally:
+                engine.close()
     finished()
     if len(work.tally.done) < len(shards):
         raise Stopped(f"{what} stopped after {len(work.tally.done)} of {len(shards)} shards", "r1pipe resume")
