@@ -118,6 +118,5 @@ def test_a_policy_that_hacks_a_reward_model_that_likes_length_is_caught_before_a
     assert -sign_of(baseline(looks), caught).accuracy_change < CAUGHT_BEFORE, told
     assert looks[-1]["held_out_preference"] > baseline(looks)["held_out_preference"] + 0.2, "the policy has found what it likes"
     assert -watched["accuracy_change"] > CAUGHT_BEFORE, "and goes on to pay for it"
-    assert looks[-1]["general_tokens"] > 1.3 * baseline(looks)["general_tokens"]
     kept = sorted(path.name for path in (tmp_path / "run" / "checkpoints").glob("checkpoint-*"))
     assert any(int(name.split("-")[1]) < watched["sign_at"] for name in kept), kept
