@@ -23,7 +23,7 @@ def preview(
         str,
         typer.Argument(
             metavar="SOURCE|KEY",
-            help="A file (.jsonl, .json, .csv, .parquet), hf:OWNER/NAME, reasoning-gym:NAME, pkg.module:function; "
+            help="A file (.jsonl, .json, .csv, .tsv, .parquet), hf:OWNER/NAME, reasoning-gym:NAME, pkg.module:function; "
             "with --recipe also a key of its \\[prepare].",
         ),
     ],
@@ -55,6 +55,11 @@ def preview(
              "revision": revision, "subset": subset, "split": split}  # fmt: skip
     found = previewed(source, recipe, table, limit, {name: what for name, what in given.items() if what})
     console.show(json, lambda: found, lambda: preview_view(found))
+    if not found["usable"]:
+        console.notice(
+            f"no row can be used as {found['table']}: --field OURS=THEIRS says which column is which, --table what they are"
+        )
+        raise typer.Exit(1)
 
 
 def _pairs(given: list[str] | None, option: str) -> dict[str, str]:

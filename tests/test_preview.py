@@ -138,3 +138,17 @@ def test_a_preview_and_prepare_and_the_index_of_overlap_agree_about_every_genera
         against = build_index(items)
     assert taken.dropped == {OVERLAP: len(overlaps)}
     assert len(overlaps) < 0.03 * given.count
+
+
+def test_a_source_without_a_usable_row_is_no_success_and_the_next_command_is_named(tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_text('{"problem": "What is 1 + 1?", "solution": 3.10}\n')
+    done = r1pipe(tmp_path, "data", "preview", "mine.jsonl")
+    assert done.code == 1
+    assert "--field OURS=THEIRS" in done.err
+    assert "3.10" in done.out, "a number is shown as it was written"
+
+
+def test_a_language_that_nobody_counts_is_remarked(tmp_path: Path) -> None:
+    write(tmp_path / "mine.jsonl", [{"question": "What is 3 + 1?", "answer": "4", "language": "klingon"}])
+    done = r1pipe(tmp_path, "data", "preview", "mine.jsonl", "--json")
+    assert any("klingon" in remark for remark in json.loads(done.out)["gold"]["remarks"])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from r1pipe.data.rows import Attempt, Problem
 from r1pipe.errors import DataError
+from r1pipe.rewards import language_spans
 from r1pipe.rewards.base import Score
 from r1pipe.rewards.language import (
     LanguageConsistency,
@@ -23,6 +24,7 @@ from r1pipe.rewards.language import (
     language_counts,
     language_share,
 )
+from r1pipe.rewards.language_spans import label_words
 from r1pipe.rewards.words import split_words
 
 THINKING = {
@@ -295,3 +297,18 @@ def test_any_text_can_be_counted(text: str, language: str) -> None:
 def test_spacing_formulas_and_numbers_between_sentences_change_nothing(language: str, between: str) -> None:
     text = THINKING[language]
     assert language_share(text.replace(". ", ". " + between), language) == language_share(text, language)
+
+
+MIXED_WORDS = [word for language in ("en", "en", "fr", "nl", "it") for word in THINKING[language].split()]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from(MIXED_WORDS), min_size=1, max_size=60), st.sampled_from(["en", "fr", "id", "sr", "nl"]))
+def test_words_that_are_plainly_in_the_language_are_labelled_as_the_search_would_label_them(
+    words: list[str], language: str
+) -> None:
+    sentences = [index // 9 for index in range(len(words))]
+    found = label_words(words, sentences, "Latin", language)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(language_spans._Words, "plain", lambda *arguments: False)
+        assert label_words(words, sentences, "Latin", language) == found

@@ -178,7 +178,7 @@ def test_values_of_jsonl_keep_their_types_and_lines_end_at_newlines_only(tmp_pat
     ("content", "words"),
     [
         (b'{"a": 1}\n{"a": ', r"line 2: not JSON.*cut off while it was written"),
-        (b'{"a": 1}\n\n[1]\n', "line 3: a list where a JSON object"),
+        (b'{"a": 1}\n\n[1]\n', "line 3: an array where a JSON object"),
         (b'{"a": 1, "a": 2}\n', "'a' stands twice"),
         (b'{"a": NaN}\n', "NaN is not JSON"),
         (b'{"a": "\xff"}\n', "line 1: not UTF-8"),

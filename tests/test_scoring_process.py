@@ -17,15 +17,18 @@ import pytest
 from sampling_helpers import context, problems, shards
 
 from r1pipe.data.rows import Attempt, Problem, Score
+from r1pipe.engines import base
 from r1pipe.errors import DataError, EngineError
 from r1pipe.processes import alive, started
 from r1pipe.rewards import Mix
-from r1pipe.rewards.mix import Part
-from r1pipe.stages import scoring
-from r1pipe.stages.sampling import sample
+from r1pipe.rewards.mix import Part, RewardSpec
+from r1pipe.stages import sampling, scoring
+from r1pipe.stages.sampling import Work, sample
 from r1pipe.stages.scoring import Made, scored_rows, scorer
 
 MADE = [Made(Attempt(Problem(str(n), f"What is {n}?", str(n)), f"It is {n}.", "", "stop", 4), 0) for n in range(5)]
+
+ENOUGH = [made.attempt.problem for made in MADE] * (scoring.WORTH_A_PROCESS // len(MADE))
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ def test_a_scoring_process_that_is_ended_is_started_again_and_costs_no_row(
 ) -> None:
     left = tmp_path / "left"
     left.write_text("once\ntwice")
-    with scorer(mix(Dies(left)), scoring.WORTH_A_PROCESS) as score:
+    with scorer(mix(Dies(left)), ENOUGH, 1, alone=False) as score:
         rows = score(MADE)
     assert [row["id"] for row in rows] == [made.attempt.problem.id for made in MADE]
     assert f'"{os.getpid()}"' not in rows[0]["scores"]
@@ -94,19 +97,19 @@ def test_a_scoring_process_that_is_ended_is_started_again_and_costs_no_row(
 def test_one_that_is_ended_again_and_again_stops_the_step_and_says_what_to_do(tmp_path: Path) -> None:
     left = tmp_path / "left"
     left.write_text("\n".join("again" for _ in range(9)))
-    with scorer(mix(Dies(left)), scoring.WORTH_A_PROCESS) as score, pytest.raises(EngineError, match="ended 3 times") as raised:
+    with scorer(mix(Dies(left)), ENOUGH, 1, alone=False) as score, pytest.raises(EngineError, match="ended 3 times") as raised:
         score(MADE)
     assert "r1pipe resume" in raised.value.hint
 
 
 def test_what_a_reward_raises_in_the_process_comes_through_with_its_hint() -> None:
-    with scorer(mix(Refuses()), scoring.WORTH_A_PROCESS) as score, pytest.raises(DataError, match="the answer 3") as raised:
+    with scorer(mix(Refuses()), ENOUGH, 1, alone=False) as score, pytest.raises(DataError, match="the answer 3") as raised:
         score(MADE)
     assert raised.value.hint == "mend the reward"
 
 
 def test_rewards_that_cannot_be_sent_are_used_where_they_are_and_the_log_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    with scorer(mix(Locked()), scoring.WORTH_A_PROCESS) as score:
+    with scorer(mix(Locked()), ENOUGH, 1, alone=False) as score:
         rows = score(MADE)
     assert f'"{os.getpid()}"' in rows[0]["scores"]
     assert "cannot be sent to another one" in capsys.readouterr().out
@@ -115,12 +118,12 @@ def test_rewards_that_cannot_be_sent_are_used_where_they_are_and_the_log_says_so
 def test_the_scoring_process_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     script = f"""
 import os, time
-from test_scoring_process import MADE, Dies, mix
+from test_scoring_process import ENOUGH, MADE, Dies, mix
 from pathlib import Path
 from r1pipe.stages import scoring
 if __name__ == "__main__":
     left = Path({str(tmp_path / "left")!r}); left.write_text("")
-    with scoring.scorer(mix(Dies(left)), scoring.WORTH_A_PROCESS) as score:
+    with scoring.scorer(mix(Dies(left)), ENOUGH, 1, False) as score:
         print(score(MADE)[0]["scores"], flush=True)
         time.sleep(60)
 """
@@ -141,5 +144,53 @@ if __name__ == "__main__":
 
 def test_few_attempts_are_scored_without_starting_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scoring, "ScoringProcess", None)
-    with scorer(mix(Locked()), len(MADE)) as score:
+    with scorer(mix(Locked()), ENOUGH[:8], 8, alone=False) as score:
         assert score(MADE) == scored_rows(mix(Locked()), MADE)
+
+
+def test_beside_an_engine_that_needs_the_whole_processor_answers_are_scored_in_turns_and_all_is_loaded_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scoring, "ScoringProcess", None)
+    rules = Mix.build([RewardSpec(name="accuracy"), RewardSpec(name="language")])
+    asked: list[int] = []
+    own = Mix.score
+
+    def noted(self: Mix, attempts: Sequence[Attempt], step: int | None = None) -> Any:
+        asked.append(len(attempts))
+        return own(self, attempts, step)
+
+    monkeypatch.setattr(Mix, "score", noted)
+    with scorer(rules, ENOUGH, 1, alone=True) as score:
+        rows = score(MADE)
+    assert asked == [1, 5], "one problem of the only kind there is, then the answers"
+    assert rows == scored_rows(rules, MADE)
+
+
+def test_a_step_that_scores_in_turns_makes_the_same_rows_and_generates_nothing_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample(context(tmp_path / "beside", problems(48), samples=2))
+    monkeypatch.setattr(base, "on_processor", lambda name: True)
+    at_work = threading.Lock()
+    own_score, own_sample = Work._score, sampling.sample_attempts
+
+    def alone(own: Any) -> Any:
+        def wrapped(*arguments: Any) -> Any:
+            assert at_work.acquire(blocking=False), "generated and scored at once"
+            try:
+                return own(*arguments)
+            finally:
+                at_work.release()
+
+        return wrapped
+
+    monkeypatch.setattr(Work, "_score", alone(own_score))
+    monkeypatch.setattr(sampling, "sample_attempts", alone(own_sample))
+    sample(context(tmp_path / "turns", problems(48), samples=2))
+    assert shards(tmp_path / "turns") == shards(tmp_path / "beside")
+
+
+def test_getting_ready_asks_no_reward_of_a_persons_own() -> None:
+    counted = Refuses()
+    scoring.get_ready(mix(counted), ENOUGH[:5])

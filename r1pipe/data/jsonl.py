@@ -24,6 +24,10 @@ SHOWN_CHARACTERS = 300
 """So much of a row stands in an error."""
 
 
+JSON_NAMES = {str: "a text", bool: "true or false", list: "an array", dict: "an object", type(None): "null"}
+"""A value's type -> what JSON calls it; all others are numbers."""
+
+
 class Written(float):
     """A JSON number with a point or an exponent that knows how it was written: 3.10 is the answer "3.10", 1e5 is "1e5"."""
 
@@ -84,7 +88,7 @@ def _row(line: bytes) -> dict[str, Any]:
                 f"not JSON: two rows stand in one line, the second from character {error.pos + 1} on; a line end was lost"
             ) from error
         torn = "" if line.endswith(b"\n") else "; the line has no end, so the file was cut off while it was written"
-        raise ValueError(f"not JSON ({str(error)[:120]}){torn}") from error
+        raise ValueError(f"not JSON ({error.msg} at character {error.pos + 1}){torn}") from error
     except (TypeError, RecursionError) as error:
         raise ValueError(str(error) if isinstance(error, TypeError) else "not JSON (nested too deeply)") from error
 
@@ -92,7 +96,7 @@ def _row(line: bytes) -> dict[str, Any]:
 def as_object(found: Any) -> dict[str, Any]:
     """A row; TypeError when the value is something else."""
     if not isinstance(found, dict):
-        raise TypeError(f"a {type(found).__name__} where a JSON object is wanted; one object a row")
+        raise TypeError(f"{JSON_NAMES.get(type(found), 'a number')} where a JSON object is wanted; one object a row")
     return found
 
 

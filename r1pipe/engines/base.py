@@ -88,6 +88,15 @@ class Engine(Protocol):
         ...
 
 
+def on_processor(name: str) -> bool:
+    """Whether an engine of this name would generate on this machine's processor, and so with all of it."""
+    if name not in ("transformers", "vllm"):
+        return False
+    import torch
+
+    return not torch.cuda.is_available()
+
+
 def completion_seed(sampling: Sampling, place: int, sample: int) -> int:
     """The seed of one completion (52 bits, exact in JSON): it depends on nothing that is generated beside it.
 

@@ -75,6 +75,8 @@ _RARE = words_in(
     " se sn so sq st tg tk tt ug vo wa xh yi yo zu"
 )
 _CACHED_WORDS = 40_000
+_PLAIN = CHANGE_BETWEEN_SENTENCES - 0.5
+"""Below a change's cost by more than rounding can amount to over a long text."""
 _NO_FEATURES = -1e30
 _REPEATS_WITHIN, _REPEAT_WEIGHT = 60, 0.2
 
@@ -101,6 +103,7 @@ class _Words:
             for script, languages in SCRIPT_LANGUAGES.items()
         }
         self.prior = dict(zip(self.identifier.nb_classes, self.identifier.nb_pc.tolist(), strict=True))
+        self.gains: dict[tuple[str, str], dict[str, tuple[float, float]]] = {}
         self.rows: dict[str, int] = {}
         self.table: Any = np.zeros((1024, len(self.languages)), dtype=np.float32)
 
@@ -133,6 +136,32 @@ class _Words:
             rows.append(row)
         return self.table[rows]
 
+    def plain(self, words: Sequence[str], script: str, favourite: str) -> bool:
+        """Whether all words are in the favourite language beyond doubt: no stretch of them has, even if each word counted for the
+        rival that it speaks for most, a change's cost over it. Most short texts are; this is faster than to label them."""
+        gains = self.gains.setdefault((script, favourite), {})
+        if len(gains) > _CACHED_WORDS:
+            gains.clear()
+        common = rare = 0.0
+        for word in words:
+            gain = gains.get(word)
+            if gain is None:
+                gain = gains[word] = self._gain(word, script, favourite)
+            common = max(0.0, common + gain[0])
+            rare = max(0.0, rare + gain[1])
+            if common > _PLAIN or rare > _PLAIN + RARE_COST:
+                return False
+        return True
+
+    def _gain(self, word: str, script: str, favourite: str) -> tuple[float, float]:
+        """What a word says at most for a common and for a rare language, over the favourite."""
+        names = [self.languages[column] for column in self.columns[script]]
+        home = names.index(favourite)
+        over = _over_home(self.scores([word])[:, self.columns[script]], names, home)[0].tolist()
+        common = [value for index, value in enumerate(over) if index != home and names[index] not in _RARE]
+        rare = [value for index, value in enumerate(over) if index != home and names[index] in _RARE]
+        return max(common, default=0.0), max(rare, default=0.0)
+
 
 @lru_cache(maxsize=1)
 def _words() -> _Words:
@@ -158,15 +187,11 @@ def label_words(words: Sequence[str], sentences: Sequence[int], script: str, fav
     model = _words()
     columns = model.columns[script]
     names = [model.languages[column] for column in columns]
+    if favourite in names and model.plain(words, script, favourite):
+        return [favourite] * len(words)
     scores = model.scores(words)[:, columns]
     home = names.index(favourite) if favourite in names else int(scores.sum(axis=0).argmax())
-    for sibling in siblings(names[home]) - {names[home]}:
-        if sibling in names:
-            other = names.index(sibling)
-            scores[:, home] = np.maximum(scores[:, home], scores[:, other])
-            scores[:, other] = -np.inf
-    np.maximum(scores, -WORD_LIMIT, out=scores)
-    scores -= scores[:, home : home + 1].copy()
+    scores = _over_home(scores, names, home)
     costs = np.array([RARE_COST if name in _RARE else 0.0 for name in names], dtype=np.float32) + CHANGE_BETWEEN_SENTENCES
     rivals = np.flatnonzero(_stretches(scores).max(axis=0) > costs)
     labels = [names[home]] * len(words)
@@ -186,6 +211,20 @@ def label_words(words: Sequence[str], sentences: Sequence[int], script: str, fav
             if state:
                 labels[index] = names[int(rivals[state - 1])]
     return labels
+
+
+def _over_home(scores: Any, names: Sequence[str], home: int) -> Any:
+    """(words, languages): what each word says for a language over the home language, whose siblings count as itself."""
+    import numpy as np
+
+    for sibling in siblings(names[home]) - {names[home]}:
+        if sibling in names:
+            other = names.index(sibling)
+            scores[:, home] = np.maximum(scores[:, home], scores[:, other])
+            scores[:, other] = -np.inf
+    np.maximum(scores, -WORD_LIMIT, out=scores)
+    scores -= scores[:, home : home + 1].copy()
+    return scores
 
 
 def _freshness(words: Sequence[str]) -> Any:

@@ -154,10 +154,13 @@ def _usable(spec: SourceSpec, table: Table, seed: int, seen: Seen) -> Iterator[d
 def _judge(rows: list[dict[str, Any]], checker: Accuracy, seen: Seen) -> None:
     """Gold answers against their own checker, and what reading them tells."""
     from r1pipe.rewards.audit import gold_fault
+    from r1pipe.rewards.language import is_known_language
 
     seen.judged += len(rows)
     for row, fault in zip(rows, gold_faults(rows, checker), strict=True):
         remark = gold_fault(problem_of(row))
+        if not is_known_language(row["language"]):
+            seen.remarks[f"language {row['language']!r} is no code that words are counted for (en, zh, fr, …)"] += 1
         if fault:
             seen.gold[fault] += 1
             seen.note("gold", str(row["_where"]), fault, f"{row['answer']!r} for {shortened(row['question'], 120)}")

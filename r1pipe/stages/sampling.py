@@ -92,7 +92,7 @@ def whole_part(folder: Path, number: int, rows: int) -> list[dict[str, Any]] | N
 def sample(context: StepContext) -> dict[str, Any]:
     """Sample and score, shard by shard; a shard is one part of the table, with a seed of its own, and is written once.
 
-    Answers are scored and written while the next ones are generated.
+    Answers are scored and written while the next ones are generated, unless the engine needs this machine's processor itself.
     """
     config: SampleConfig = context.config
     problems = read_problems(context.inputs["problems"])[: config.problems or None]
@@ -102,7 +102,7 @@ def sample(context: StepContext) -> dict[str, Any]:
 def sample_problems(context: StepContext, problems: Sequence[Problem], mix: Mix) -> dict[str, Any]:
     """The same for these problems and this mix, from the step's input `policy` into its output `attempts`; the step's settings
     say how."""
-    from r1pipe.engines.base import open_engine
+    from r1pipe.engines.base import on_processor, open_engine
 
     config: SampleConfig = context.config
     if twice := next((name for name, count in Counter(problem.id for problem in problems).items() if count > 1), ""):
@@ -119,13 +119,15 @@ def sample_problems(context: StepContext, problems: Sequence[Problem], mix: Mix)
     asked = f"{'at most ' if config.adaptive else ''}{config.samples} samples"
     print(f"{what}: {len(problems)} problems × {asked} in {len(shards)} shards, {len(owed)} owed", flush=True)
     if owed:
-        with scorer(mix, sum(len(shard.problems) for shard in owed) * config.samples) as score:
+        asked_of = [problem for shard in owed for problem in shard.problems]
+        alone = on_processor(config.engine)
+        with scorer(mix, asked_of, config.samples, alone) as score:
             engine = open_engine(
                 config.engine, context.inputs["policy"], system=context.shared["chat"].system,
                 batch=context.launch.generation_batch, dtype=context.launch.dtype,
             )  # fmt: skip
             try:
-                work.run(owed, engine, score)
+                work.run(owed, engine, score, alone)
             finally:
                 engine.close()
     finished()
@@ -163,8 +165,14 @@ class Work:
     tally: ShardTally
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("generating", "scoring", "waiting"), 0.0))
 
-    def run(self, owed: deque[Shard], engine: Engine, score: Callable[[Sequence[Made]], list[dict[str, Any]]]) -> None:
-        """Make all shards that are owed, or until somebody asks to stop; those on their way are then owed again."""
+    def run(
+        self, owed: deque[Shard], engine: Engine, score: Callable[[Sequence[Made]], list[dict[str, Any]]], alone: bool
+    ) -> None:
+        """Make all shards that are owed, or until somebody asks to stop; those on their way are then owed again.
+
+        Args:
+            alone: generate nothing while answers are scored.
+        """
         on_their_way: deque[tuple[Shard, Future[None]]] = deque()
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="scoring") as scoring:
             while owed or on_their_way:
@@ -184,6 +192,8 @@ class Work:
                 made = sample_attempts(engine, wanted.problems, sampling, wanted.first)
                 self.seconds["generating"] += time.monotonic() - begin
                 on_their_way.append((shard, scoring.submit(self._score, shard, made, score)))
+                if alone:
+                    self._wait(on_their_way[-1][1])
             for _, scored in on_their_way:
                 self._wait(scored)
 

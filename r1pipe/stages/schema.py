@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from r1pipe.data.jsonl import OnBad, shortened
+from r1pipe.data.jsonl import OnBad, Written, shortened
 from r1pipe.data.preferences import BadRow, labels_of, pair_of
 from r1pipe.data.rows import Problem
 from r1pipe.data.sources import NEEDED, Table, is_generated, open_source
@@ -198,6 +198,11 @@ def _fault(raw: dict[str, Any], table: Table, what: str) -> DataError:
 
 
 def row_text(raw: Mapping[str, Any]) -> str:
-    """A row as it can be shown in one line."""
-    shown = {key: value for key, value in raw.items() if key != "_where"}
-    return shortened(json.dumps(shown, ensure_ascii=False, default=str))
+    """A row as it can be shown in one line, its numbers as they were written."""
+    shown = (
+        f"{json.dumps(key, ensure_ascii=False)}: "
+        f"{value.text if isinstance(value, Written) else json.dumps(value, ensure_ascii=False, default=str)}"
+        for key, value in raw.items()
+        if key != "_where"
+    )
+    return shortened(f"{{{', '.join(shown)}}}")

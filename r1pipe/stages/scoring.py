@@ -1,7 +1,9 @@
-"""Scoring beside generation: in a process of its own where there is much to score, else in the step's.
+"""Scoring: in a process of its own beside generation where there is much to score, else in the step's process.
 
 A thread of the step's own process would take turns with the engine for the interpreter, and what it scores in a second the
-engine would lose. Small steps are scored by such a thread all the same: starting a process would take longer.
+engine would lose. Small steps are scored by such a thread all the same: starting a process would take longer. An engine that
+uses this machine's whole processor is better left alone while it generates: both at once took longer than one after the other.
+What scoring needs (language model, checkers) is loaded while the engine is.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from r1pipe.data.rows import Attempt
+from r1pipe.data.rows import Attempt, Problem
 from r1pipe.data.tables import attempt_row
 from r1pipe.errors import EngineError
 from r1pipe.rewards import Mix
@@ -28,6 +30,9 @@ WORTH_A_PROCESS = 2_000
 """Attempts for which a process is started."""
 ENDED = 2
 """So often it is started again when it was ended from outside: by a person, or because the machine had no memory left."""
+READY_KINDS = 64
+"""Kinds of problems that are tried while the engine loads, at most."""
+READY_ANSWER = "<think>\nLet us see what this is about.\n</think>\n\nThe answer is \\boxed{1}."
 _PARENT_CHECK_SECONDS = 1.0
 _mix: list[Mix] = []
 """The rewards of this process, when it is one that scores."""
@@ -54,16 +59,43 @@ def scored_rows(mix: Mix, attempts: Sequence[Made]) -> Rows:
 
 
 @contextmanager
-def scorer(mix: Mix, attempts: int) -> Iterator[Callable[[Sequence[Made]], Rows]]:
-    """What turns attempts into rows for a step that makes about so many of them."""
-    if attempts < WORTH_A_PROCESS or not _can_be_sent(mix):
+def scorer(mix: Mix, problems: Sequence[Problem], samples: int, alone: bool) -> Iterator[Callable[[Sequence[Made]], Rows]]:
+    """What turns attempts into rows, for a step that asks so many problems so often.
+
+    Args:
+        alone: nothing is generated while answers are scored.
+    """
+    if len(problems) * samples < WORTH_A_PROCESS:
         yield partial(scored_rows, mix)
-        return
-    process = ScoringProcess(mix)
-    try:
-        yield process.rows
-    finally:
-        process.close()
+    elif alone or not _can_be_sent(mix):
+        loading = threading.Thread(target=get_ready, args=(mix, kinds_of(problems)), daemon=True)
+        loading.start()
+
+        def score(attempts: Sequence[Made]) -> Rows:
+            loading.join()
+            return scored_rows(mix, attempts)
+
+        yield score
+    else:
+        process = ScoringProcess(mix)
+        process.pool.submit(_get_ready, kinds_of(problems))
+        try:
+            yield process.rows
+        finally:
+            process.close()
+
+
+def kinds_of(problems: Sequence[Problem]) -> list[Problem]:
+    """A problem of each checker, language and data set."""
+    kinds = {(problem.checker, problem.language, str(problem.check.get("dataset", ""))): problem for problem in problems}
+    return list(kinds.values())[:READY_KINDS]
+
+
+def get_ready(mix: Mix, problems: Sequence[Problem]) -> None:
+    """Load what scoring answers to such problems needs, by scoring one to each with the built-in rewards; a person's own may
+    count how often they are asked. What is wrong with a reward shows with the first real answers."""
+    attempts = [Attempt(problem, READY_ANSWER, "", "stop", 0) for problem in problems]
+    Mix(tuple(part for part in mix.parts if type(part.reward).__module__.startswith("r1pipe."))).score(attempts)
 
 
 class ScoringProcess:
@@ -111,6 +143,10 @@ class ScoringProcess:
 
 def _leave() -> None:
     os._exit(0)
+
+
+def _get_ready(problems: list[Problem]) -> None:
+    get_ready(_mix[0], problems)
 
 
 def _score(attempts: list[Made]) -> Rows:
