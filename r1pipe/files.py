@@ -66,6 +66,8 @@ def is_disk_full(error: BaseException, folder: Path | None = None) -> bool:
     number = error.errno if isinstance(error, OSError) else None
     if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or (cause is not None and is_disk_full(cause)):
         return True
+    if os.strerror(errno.ENOSPC) in str(error):  # DuckDB's errors are no OSError
+        return True
     return folder is not None and folder.is_dir() and shutil.disk_usage(folder).free < NOTHING_FREE
 
 

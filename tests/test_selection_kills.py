@@ -110,3 +110,29 @@ def test_kills_of_a_selection_at_random_moments_change_no_row(
     ]
     drive(tmp_path / "killed", attempts, processes=processes)
     assert made(tmp_path / "killed") == whole
+
+
+@pytest.mark.heavy
+def test_a_disk_that_is_full_stops_a_selection_and_more_room_resumes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk gets a little more room after each time that it was full, so that it is full at many places."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(disk)], capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip("this user may not mount a file system")
+    try:
+        whole = unbroken(given(tmp_path), tmp_path / "whole", monkeypatch)
+        spec = tmp_path / "spec.json"
+        spec.write_text(json.dumps({"given": str(tmp_path / "given"), "folder": str(disk / "step"), "attempts": []}))
+        outcomes: list[str] = []
+        for room in range(32, 2048, 32):
+            outcomes += run_driver(spec)
+            if outcomes[-1] == "done":
+                break
+            subprocess.run(["mount", "-o", f"remount,size={room}k", str(disk)], check=True)
+        assert outcomes[-1] == "done", outcomes
+        assert set(outcomes[:-1]) == {"disk full"}, (outcomes, (tmp_path / "log.txt").read_text()[-3000:])
+        assert len(outcomes) > 3
+        assert made(disk / "step") == whole
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)

@@ -8,6 +8,7 @@ where it stands in the selection follow from the settings and the seed alone.
 from __future__ import annotations
 
 import glob
+import os
 import random
 from array import array
 from collections.abc import Sequence
@@ -126,8 +127,8 @@ def _pairs(work: Path, count: int, least: float) -> tuple[Any, Any, Any]:
     none = np.zeros(0, dtype=np.intp)
     if not least or not count:
         return none, none, None
-    bands = np.lib.format.open_memmap(work / "bands.npy", "w+", np.uint64, (count, BANDS))
-    marks = np.lib.format.open_memmap(work / "marks.npy", "w+", np.uint8, (count, PERMUTATIONS))
+    bands = _mapped(work / "bands.npy", np.uint64, (count, BANDS))
+    marks = _mapped(work / "marks.npy", np.uint8, (count, PERMUTATIONS))
     start = 0
     for batch in pyarrow.parquet.ParquetFile(work / RANKED).iter_batches(batch_size=8192, columns=["bands", "marks"]):
         end = start + batch.num_rows
@@ -144,6 +145,17 @@ def _pairs(work: Path, count: int, least: float) -> tuple[Any, Any, Any]:
             marks[rows] = np.frombuffer(b"".join(mark for _, _, mark in known), dtype=np.uint8).reshape(-1, PERMUTATIONS)
         start = end
     return *near_pairs(lambda number: np.array(bands[:, number]), marks, least), marks
+
+
+def _mapped(path: Path, kind: Any, shape: tuple[int, int]) -> Any:
+    """An array in a new file, whose room on the disk is taken now: a disk that is full is an error here, and would be a signal
+    that ends the process where the array is written."""
+    import numpy as np
+
+    array = np.lib.format.open_memmap(path, "w+", kind, shape)
+    with path.open("rb+") as stream:
+        os.posix_fallocate(stream.fileno(), 0, path.stat().st_size)
+    return array
 
 
 def walk(problems: Any, thoughts: Any, wholes: Any, pairs: tuple[Any, Any, Any], config: SelectConfig) -> list[str]:
