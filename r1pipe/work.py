@@ -67,6 +67,11 @@ def work(opened: Opened, until: str | None = None, only: str | None = None, redo
         from r1pipe.checks import refuse_mistakes
 
         refuse_mistakes(opened.pipeline, opened.recipe, left)
+    if opened.edits and not is_live(opened.run.lock_path):
+        from r1pipe.blocked import refuse_blocked
+
+        plans = {place.step.name: place for place in before}
+        refuse_blocked(opened.run, opened.pipeline, plans, [place.step for place in wanted], redo, opened.edits)
     opened = begin(opened)
     stop = StopRequest()
     if left:

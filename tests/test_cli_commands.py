@@ -349,8 +349,14 @@ def test_a_setting_changed_late_blocks_with_the_difference_and_the_commands(tmp_
     assert done.code == 1
     assert "rejection-sft.select.max_repetition: " in done.err
     assert "-> 0.31" in done.err
-    assert "--redo rejection-sft/select" in done.err
-    assert "recipe of run nano: rejection-sft.select.max_repetition was (not set), is 0.31" in done.err
+    again = ["--redo", "rejection-sft/select", "--set", "rejection-sft.select.max_repetition=0.31"]
+    assert " ".join(again) in " ".join(done.err.split())
+    assert "recipe.toml was not changed" in done.err
+    assert "0.31" not in (folder / "runs/nano/recipe.toml").read_text()
+    states = {step["state"] for step in json.loads(r1pipe(folder, "status", "--json").out)["steps"]}
+    assert states == {"done"}, "a setting that is refused leaves the run as it was"
+    recipe = folder / "runs/nano/recipe.toml"
+    recipe.write_text(recipe.read_text().replace("[rejection-sft.select]", "[rejection-sft.select]\nmax_repetition = 0.31"))
     planned = r1pipe(folder, "plan", columns=160)
     assert "rejection-sft.select.max_repetition: 0.3 → 0.31" in planned.out
     assert "r1pipe run-all --run nano --redo rejection-sft/select   " in planned.out
