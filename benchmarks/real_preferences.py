@@ -38,7 +38,7 @@ def unpack(gguf: Path, folder: Path) -> Path:
     return folder
 
 
-def table(files: list[Path], kind: Any, target: Path, limit: int) -> dict[str, Any]:
+def table(files: list[Path], kind: Any, target: Path, limit: int, safe: list[Path], response: str) -> dict[str, Any]:
     """The rows of the files as `prepare` would have them, the file's name in the place of the language; counts of what was left
     out."""
     from r1pipe.data.tables import LABEL_COLUMNS, PAIR_COLUMNS, write_table
@@ -47,10 +47,12 @@ def table(files: list[Path], kind: Any, target: Path, limit: int) -> dict[str, A
     columns = PAIR_COLUMNS if kind == "pairs" else LABEL_COLUMNS
     dropped: Counter[str] = Counter()
     rows = []
-    for path in files:
+    for path in [*files, *safe]:
         spec = SourceSpec(source=str(path), count=limit, bad_rows="skip")
+        if path in safe:
+            spec = spec.model_copy(update={"values": {"safe": "1"}, "fields": {"response": response}})
         for row in raw_rows(spec, kind, 1, lambda where, why, row: dropped.update([why])):
-            whole = normalised(row, kind, {})
+            whole = normalised(row, kind, {}, spec.values)
             rows.append({**{name: whole[name] for name in columns}, "language": path.stem})
     write_table(target, rows, columns)
     return {"rows": len(rows), "dropped": dict(dropped)}
@@ -63,6 +65,8 @@ def main() -> None:
     parser.add_argument("--gguf", type=Path, help="or a GGUF file")
     parser.add_argument("--pairs", type=Path, nargs="+", default=[])
     parser.add_argument("--labels", type=Path, nargs="+", default=[])
+    parser.add_argument("--safe", type=Path, nargs="+", default=[], help="files of responses that are all safe, such as XSTest's")
+    parser.add_argument("--response", default="response", help="their column with the response")
     parser.add_argument("--limit", type=int, default=0, help="rows of each file; 0: all")
     parser.add_argument("--max-tokens", type=int, default=192, help="of question and answer")
     parser.add_argument("--epochs", type=int, default=1)
@@ -101,7 +105,8 @@ def main() -> None:
         for kind, name, files in (("helpfulness", "pairs", chosen.pairs), ("safety", "labels", chosen.labels)):
             if not files:
                 continue
-            read = table(files, name, folder / name, chosen.limit)
+            safe = chosen.safe if name == "labels" else []
+            read = table(files, name, folder / name, chosen.limit, safe, chosen.response)
             inputs = {"base": base, name: folder / name}
             context = StepContext(
                 REWARD_MODELS, config, {"chat": ChatSection()}, launch, inputs, dict.fromkeys(inputs, "d"), folder, chosen.seed

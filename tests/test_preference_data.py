@@ -21,6 +21,7 @@ from r1pipe.errors import DataError, EngineError
 from r1pipe.stages import prepare
 from r1pipe.stages.judged_numbers import balanced, position_bias
 from r1pipe.stages.judging import JudgeSettings, judge_file
+from r1pipe.stages.schema import SourceSpec, normalised, raw_rows
 
 WANTED = {"question": "Why?", "chosen": "Because.", "rejected": "No."}
 USER, GOOD, BAD = (
@@ -151,6 +152,17 @@ def test_prepare_reads_public_forms_and_names_and_counts_the_rows_that_it_cannot
     safe = list(read_table(tmp_path / "made" / "labels"))
     assert [row["safe"] for row in safe] == [1, 0, 1, 0]
     assert safe[0].keys() == LABEL_COLUMNS.keys()
+
+
+def test_responses_that_are_all_safe_are_labels_when_the_recipe_says_so(tmp_path: Path) -> None:
+    rows = [{"prompt": "How do I kill a process?", "mistral_completion": "With kill.", "kind": "homonym"}]
+    write_jsonl(tmp_path / "xs.jsonl", rows)
+    spec = SourceSpec(source=str(tmp_path / "xs.jsonl"), fields={"response": "mistral_completion"}, values={"safe": "1"})
+    (read,) = (normalised(raw, "labels", {}, spec.values) for raw in raw_rows(spec, "labels", 1, None))
+    assert (read["question"], read["response"], read["safe"]) == ("How do I kill a process?", "With kill.", 1)
+    other = spec.model_copy(update={"values": {"safe": "0"}})
+    (unsafe,) = (normalised(raw, "labels", {}, other.values) for raw in raw_rows(other, "labels", 1, None))
+    assert unsafe["safe"] == 0
 
 
 def test_prepare_stops_when_no_row_of_a_file_can_be_read(tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ def _preferences(rows: Iterator[dict[str, Any]], spec: SourceSpec, table: Table,
     """Rows of preference data with our columns; see `r1pipe.data.preferences` for what they may look like."""
     for raw in rows:
         row = {**raw, **{ours: raw[theirs] for ours, theirs in spec.fields.items() if theirs in raw}}
+        row |= {ours: text for ours, text in spec.values.items() if row.get(ours) in (None, "")}
         try:
             found: list[dict[str, Any]] = [dict(pair_of(row))] if table == "pairs" else labels_of(row)
         except BadRow as error:
