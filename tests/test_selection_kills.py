@@ -9,14 +9,19 @@ import os
 import random
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 import selection_driver
 from test_selection import QUESTION, attempt, general_row, many, thinking, write_inputs
 
 from r1pipe.data.tables import read_table
+from r1pipe.errors import EngineError
 from r1pipe.stages.selection import work
 from r1pipe.stages.selection.run import select
 from r1pipe.stages.selection.writing import Layout
@@ -93,6 +98,27 @@ def test_a_selection_killed_at_every_kind_of_moment_ends_with_the_same_rows(
     }
     assert drive(tmp_path / "killed", MOMENTS) == ["killed"] * len(MOMENTS)
     assert made(tmp_path / "killed") == whole
+
+
+def test_a_process_of_the_selection_that_is_killed_while_it_starts_is_an_error_and_no_endless_wait(tmp_path: Path) -> None:
+    over = threading.Event()
+
+    def hunt() -> None:
+        while not over.wait(0.005):
+            for child in psutil.Process().children():
+                with suppress(psutil.Error):
+                    if any("multiprocessing.spawn" in word for word in child.cmdline()):
+                        child.kill()
+
+    hunter = threading.Thread(target=hunt, daemon=True)
+    hunter.start()
+    large: Any = SimpleNamespace(read=None, words="x" * (1 << 20))
+    try:
+        with pytest.raises(EngineError, match="was ended"), work.team(2, large, tmp_path) as pool:
+            list(work.each(pool, work.read, [(1,), (2,), (3,)], lambda: False))
+    finally:
+        over.set()
+        hunter.join()
 
 
 @pytest.mark.heavy

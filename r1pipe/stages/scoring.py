@@ -110,8 +110,8 @@ class ScoringProcess:
         from multiprocessing import get_context
 
         # started afresh: what is forked from a process with an engine inherits locks that other threads of it hold
-        pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_begin, initargs=(self.mix, os.getpid()))
-        pool.submit(os.getpid)  # begins now, and not with the first attempts
+        pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_begin, initargs=(os.getpid(),))
+        pool.submit(_hold, self.mix)  # begins now; not with the start, whose pipe nobody reads if it is killed just then
         return pool
 
     def rows(self, attempts: Sequence[Made]) -> Rows:
@@ -163,9 +163,12 @@ def _can_be_sent(mix: Mix) -> bool:
     return True
 
 
-def _begin(mix: Mix, parent: int) -> None:
+def _begin(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # at Ctrl-C the step decides
     threading.Thread(target=_follow, args=(parent,), daemon=True).start()
+
+
+def _hold(mix: Mix) -> None:
     _mix[:] = [mix]
 
 

@@ -43,7 +43,7 @@ def select(context: StepContext) -> dict[str, Any]:
     reader = Reader(config, index, verdicts.known)
     size = sum(path.stat().st_size for paths in parts.values() for path in paths)
     processes = workers.processes_for(size, context.launch.threads)
-    with workers.team(processes, reader) as pool, connect(work, max(1, processes)) as connection:
+    with workers.team(processes, reader, work) as pool, connect(work, max(1, processes)) as connection:
         _read(context, pool, parts, work)
         choice = choose(connection, work, config, context.seed)
         if not choice.kept:

@@ -1,18 +1,25 @@
 """The processes among which the passes over texts are shared out, and what is asked of them.
 
-Small tables are read in the step's own process: starting others would take longer. A worker ends when its parent does.
+Small tables are read in the step's own process: starting others would take longer. A worker ends when its parent does. What a
+worker is given at its start goes through a pipe that nobody reads any more when it is killed just then, and what does not fit
+into the pipe would be written for ever: so the reader, which may be large, goes through a file.
 """
 
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+from r1pipe.errors import EngineError
+from r1pipe.manifest import write_atomic
 from r1pipe.stages.selection.reading import Reader
 
 WORTH_A_PROCESS = 24 * 1024 * 1024
@@ -30,8 +37,8 @@ def processes_for(size: int, threads: int | None) -> int:
 
 
 @contextmanager
-def team(count: int, reader: Reader) -> Iterator[Executor | None]:
-    """Processes that hold the reader; None for the step's own process."""
+def team(count: int, reader: Reader, folder: Path) -> Iterator[Executor | None]:
+    """Processes that hold the reader, handed over in a file of the folder; None for the step's own process."""
     if not count:
         _held[:] = [reader]
         try:
@@ -41,7 +48,9 @@ def team(count: int, reader: Reader) -> Iterator[Executor | None]:
         return
     from multiprocessing import get_context
 
-    pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_begin, initargs=(reader, os.getpid()))
+    handed = folder / "reader.pickle"
+    write_atomic(handed, pickle.dumps(reader))
+    pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_begin, initargs=(handed, os.getpid()))
     try:
         yield pool
     finally:
@@ -51,7 +60,11 @@ def team(count: int, reader: Reader) -> Iterator[Executor | None]:
 def each(
     pool: Executor | None, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], stop: Callable[[], bool]
 ) -> Iterator[Any]:
-    """What the function says of each task, as they finish; ends early when asked to stop, after the tasks under way."""
+    """What the function says of each task, as they finish; ends early when asked to stop, after the tasks under way.
+
+    Raises:
+        EngineError: a process of the team was ended from outside. What the function raises comes through.
+    """
     if pool is None:
         for task in tasks:
             if stop():
@@ -61,14 +74,20 @@ def each(
     handed = 0
     running: set[Future[Any]] = set()
     while True:
-        while len(running) < AHEAD and handed < len(tasks) and not stop():
-            running.add(pool.submit(function, *tasks[handed]))
-            handed += 1
-        if not running:
-            return
-        done, running = wait(running, timeout=5, return_when=FIRST_COMPLETED)
-        for future in done:
-            yield future.result()
+        try:
+            while len(running) < AHEAD and handed < len(tasks) and not stop():
+                running.add(pool.submit(function, *tasks[handed]))
+                handed += 1
+            if not running:
+                return
+            done, running = wait(running, timeout=5, return_when=FIRST_COMPLETED)
+            results = [future.result() for future in done]
+        except BrokenProcessPool as broken:
+            raise EngineError(
+                f"one of the processes that share the texts was ended, after {handed} of {len(tasks)} tasks were handed out",
+                "r1pipe resume goes on; if the machine was out of memory, with a lower launch.threads",
+            ) from broken
+        yield from results
 
 
 def read(*task: Any) -> int:
@@ -77,8 +96,8 @@ def read(*task: Any) -> int:
     return reader.read(*task)
 
 
-def _begin(reader: Reader, parent: int) -> None:
-    _held[:] = [reader]
+def _begin(handed: Path, parent: int) -> None:
+    _held[:] = [pickle.loads(handed.read_bytes())]
     threading.Thread(target=_follow, args=(parent,), daemon=True).start()
 
 
