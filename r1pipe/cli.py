@@ -187,7 +187,7 @@ def inspect(
     limit: Annotated[int, typer.Option(min=0, help="How many rows to show.")] = 5,
     row: Annotated[int | None, typer.Option(min=0, metavar="N", help="One row in full.")] = None,
     problem: Annotated[str, typer.Option("--id", metavar="ID", help="Rows of this problem.")] = "",
-    sql: Annotated[str, typer.Option(metavar="SELECT", help="One query over the run's tables (DuckDB).")] = "",
+    sql: Annotated[str | None, typer.Option(metavar="SELECT", help="One query over the run's tables (DuckDB).")] = None,
     json: JsonOption = False,
 ) -> None:
     """Look into a run: settings, curves, samples with every reward and its reason.
@@ -205,7 +205,7 @@ def inspect(
     from r1pipe.views.tables import Filter
 
     wanted = Filter(reward, below, above, domain, language, verdict or "", find, part, problem)
-    if sql:
+    if sql is not None:
         shown = sql_inspection(open_run(run), what, sql, json)
     else:
         shown = inspection(open_run(run), what, wanted, limit, row, json, console.out().width)

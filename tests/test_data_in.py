@@ -22,7 +22,7 @@ from r1pipe.data.tables import read_problems, read_table
 from r1pipe.errors import DataError, RecipeError
 from r1pipe.stages import prepare
 from r1pipe.stages.previewing import preview
-from r1pipe.stages.schema import SourceSpec, normalised
+from r1pipe.stages.schema import SourceSpec, normalised, raw_rows
 
 ANSWERS = [
     "007",
@@ -424,3 +424,45 @@ def test_rows_of_the_hub_are_those_of_the_commit_and_carry_their_name_there(
     assert found["commit"] == commit
     assert asked[0] == ("owner/name", "main", commit)
     assert asked[1:] == [("owner/name", None, None), ("owner/name", None, commit)]
+
+
+def test_half_a_character_is_a_bad_row_with_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "s.jsonl").write_text('{"question": "ok?", "answer": "1"}\n{"question": "odd \\ud800?", "answer": "2"}\n')
+    spec = SourceSpec(source=str(tmp_path / "s.jsonl"))
+    good, odd = raw_rows(spec, "problems", 1, None)
+    assert normalised(good, "problems", {})["answer"] == "1"
+    with pytest.raises(DataError, match=r"s\.jsonl, line 2: column 'question' is no Unicode text") as raised:
+        normalised(odd, "problems", {})
+    raised.value.problem.encode()  # can be printed
+
+
+def test_an_open_quote_in_a_csv_file_names_all_lines_that_it_takes(tmp_path: Path) -> None:
+    (tmp_path / "m.csv").write_text('question,answer\n"open,1\nb?,2\nc?,3\n"d?",4\ne?,5\n')
+    told: list[tuple[str, str, str]] = []
+    rows = [row for _, row in read_rows(tmp_path / "m.csv", lambda *what: told.append(what))]
+    assert [row["question"] for row in rows] == ["e?"]
+    ((where, what, shown),) = told
+    assert where.endswith("lines 2 to 5")
+    assert "takes 3 more lines" in what
+    assert "b?,2" in shown
+
+
+def test_parquet_values_that_are_none_are_named_by_row_and_column(tmp_path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    far = pyarrow.array([0, 1 << 30], pyarrow.int32()).cast(pyarrow.date32())
+    pyarrow.parquet.write_table(pyarrow.table({"question": ["a?", "b?"], "answer": far}), tmp_path / "far.parquet")
+    with pytest.raises(DataError, match=r"far\.parquet, row 2: column 'answer' holds what cannot be read"):
+        list(read_rows(tmp_path / "far.parquet"))
+    twice = pyarrow.Table.from_arrays([pyarrow.array(["1"]), pyarrow.array(["2"])], names=["answer", "answer"])
+    pyarrow.parquet.write_table(twice, tmp_path / "twice.parquet")
+    with pytest.raises(DataError, match="'answer' stands twice"):
+        list(read_rows(tmp_path / "twice.parquet"))
+    numbers = pyarrow.table({"question": ["a?", "b?"], "answer": [decimal.Decimal("1E-9"), decimal.Decimal("0E-9")]})
+    pyarrow.parquet.write_table(numbers, tmp_path / "small.parquet")
+    spec = SourceSpec(source=str(tmp_path / "small.parquet"))
+    found = [normalised(row, "problems", {})["answer"] for row in raw_rows(spec, "problems", 1, None)]
+    assert found == ["0.000000001", "0.000000000"]
+    with pytest.raises(DataError, match="is nan, which is no number"):
+        normalised({"question": "a?", "answer": float("nan")}, "problems", {})

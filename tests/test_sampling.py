@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow.parquet import ParquetFile
 from sampling_helpers import BAD, PAUSE, Slow, Stub, answer, context, problems, shards
 
 from r1pipe.data.tables import part_path, read_table
@@ -293,3 +294,20 @@ def test_the_statistics_are_looked_at_with_counts_by_reason_and_bars_of_pass_rat
     assert f"{rows[0]['right']} right of {rows[0]['tried']} tried" in " ".join(text.split())
     one = select(folder, Filter(id=rows[5]["id"]), 3)
     assert [row.row for row in one.rows] == [rows[5]]
+
+
+def test_a_shard_that_was_altered_in_a_text_is_owed_again(tmp_path: Path) -> None:
+    first = context(tmp_path / "run", problems(40), samples=2)
+    sample(first)
+    whole = shards(tmp_path / "run")
+    part = next((tmp_path / "run" / "attempts").glob("part-*.parquet"))
+    place = next(
+        column
+        for column in map(ParquetFile(part).metadata.row_group(0).column, range(20))
+        if column.path_in_schema == "completion"
+    )
+    altered = bytearray(part.read_bytes())
+    altered[(place.dictionary_page_offset or place.data_page_offset) + place.total_compressed_size // 2] ^= 1
+    part.write_bytes(altered)
+    sample(context(tmp_path / "run", problems(40), samples=2))
+    assert shards(tmp_path / "run") == whole

@@ -342,7 +342,7 @@ def test_the_card_states_tokens_sources_licences_and_pass_rates(tmp_path: Path) 
     write_inputs(tmp_path, [rows], [general_row(0)])
     report = select(context_of(tmp_path, general_share=0.34, licences={"book": "CC BY 4.0"}))
     assert report["tokens"] == {"maths": {"rows": 2, "mean": 20.0, "median": 10, "p95": 30, "most": 30, "total": 40}}
-    assert report["pass_rate_histogram"] == {"0.5": 1, "0.9": 1}
+    assert report["pass_rate_histogram"] == {"0.5–0.6": 1, "1": 1}
     text = (tmp_path / "selection/README.md").read_text()
     assert "| book | 1 | CC BY 4.0 |" in text
     assert "| x\\|y | 1 | not stated |" in text

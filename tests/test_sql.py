@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from cli_helpers import finished_folder, r1pipe
+from pyarrow.parquet import ParquetFile
 
-from r1pipe.data.tables import read_table
+from r1pipe.data.tables import read_table, write_part
 from r1pipe.opening import open_run
-from r1pipe.views.sql import SqlError, query, view_names
+from r1pipe.views.sql import SqlError, query, sql_json, view_names
 
 
 @pytest.fixture(scope="module")
@@ -129,3 +130,26 @@ def test_rows_of_one_problem_are_found_by_its_id() -> None:
     data = json.loads(r1pipe(folder, "inspect", "rejection-sft/sample", "--id", name, "--limit", "99", "--json").out)
     assert data["matching"] == len(data["rows"]) > 0
     assert {row["id"] for row in data["rows"]} == {name}
+
+
+def test_a_query_over_a_part_that_was_altered_is_refused_and_one_over_other_columns_is_not(tmp_path: Path) -> None:
+    columns = {"id": "string", "tokens": "int64", "text": "string"}
+    rows = [{"id": str(n), "tokens": n * 7919 % 1009, "text": "abc" * n} for n in range(300)]
+    part = write_part(tmp_path / "table", 0, rows, columns)
+    views = {"table_of_mine": tmp_path / "table"}
+    assert query("SELECT sum(tokens) FROM table_of_mine", views)[1] == [(sum(row["tokens"] for row in rows),)]
+    place = ParquetFile(part).metadata.row_group(0).column(1)
+    whole = bytearray(part.read_bytes())
+    whole[(place.dictionary_page_offset or place.data_page_offset) + place.total_compressed_size // 2] ^= 1
+    part.write_bytes(whole)
+    with pytest.raises(SqlError, match=r"part-00000\.parquet cannot be read"):
+        query("SELECT sum(tokens) FROM table_of_mine", views)
+    assert query("SELECT count(*), max(id) FROM table_of_mine", views)[1] == [(300, "99")]
+
+
+def test_columns_of_one_name_are_all_there_and_no_query_is_no_query(views: dict[str, Path]) -> None:
+    names, rows = query("SELECT a.id, b.id, 1 AS id FROM attempts a JOIN attempts b USING(id) LIMIT 1", views)
+    assert names == ["id", "id_2", "id_3"]
+    assert len(sql_json(names, rows)[0]) == 3
+    with pytest.raises(SqlError, match="one SELECT is wanted"):
+        query("", views)

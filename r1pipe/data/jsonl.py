@@ -28,6 +28,10 @@ JSON_NAMES = {str: "a text", bool: "true or false", list: "an array", dict: "an 
 """A value's type -> what JSON calls it; all others are numbers."""
 
 
+MOST_DIGITS = 4000
+"""Python refuses to read whole numbers of more digits than a few more than these."""
+
+
 class Written(float):
     """A JSON number with a point or an exponent that knows how it was written: 3.10 is the answer "3.10", 1e5 is "1e5"."""
 
@@ -103,7 +107,13 @@ def as_object(found: Any) -> dict[str, Any]:
 @cache
 def decoder() -> json.JSONDecoder:
     """JSON as it is meant: no NaN, no key twice, numbers as they were written."""
-    return json.JSONDecoder(parse_float=Written, parse_constant=_refuse, object_pairs_hook=_without_duplicates)
+    return json.JSONDecoder(parse_float=Written, parse_int=_whole, parse_constant=_refuse, object_pairs_hook=_without_duplicates)
+
+
+def _whole(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"a whole number of {len(text):,} digits; up to {MOST_DIGITS:,} are read: write it as text")
+    return int(text)
 
 
 def _refuse(constant: str) -> Any:

@@ -111,12 +111,20 @@ def _after_space(text: str, position: int) -> int:
 def _csv_rows(path: Path, delimiter: str, bad: OnBad | None) -> Iterator[tuple[str, dict[str, Any]]]:
     """Rows of a CSV file with a header; every cell is text. Quotes must be closed and every row as long as the header."""
     csv.field_size_limit(CELL_CHARACTERS)
+    taken: list[str] = []
+
+    def recorded(stream: Iterator[str]) -> Iterator[str]:
+        for text in stream:
+            taken.append(text)
+            yield text
+
     with path.open(encoding="utf-8-sig", newline="") as stream:
-        cells = csv.reader(stream, delimiter=delimiter, strict=True)
+        cells = csv.reader(recorded(stream), delimiter=delimiter, strict=True)
         header: list[str] = []
         while True:
             line = cells.line_num + 1
             where = f"{path}, line {line}"
+            taken.clear()
             try:
                 row = next(cells, None)
             except UnicodeDecodeError as error:
@@ -124,9 +132,12 @@ def _csv_rows(path: Path, delimiter: str, bad: OnBad | None) -> Iterator[tuple[s
             except csv.Error as error:
                 torn = str(error) == "unexpected end of data"
                 what = "a quote is opened and never closed; the file may be cut off" if torn else f"not CSV ({error})"
+                if len(taken) > 1:
+                    where = f"{path}, lines {line} to {line + len(taken) - 1}"
+                    what += f"; the quote that is opened in line {line} takes {len(taken) - 1} more lines with it"
                 if bad is None or not header:
                     raise DataError(f"{where}: {what}", "repair the row: a quote inside a cell is written twice") from error
-                bad(where, what, "")
+                bad(where, what, shortened("".join(taken).strip()))
                 continue
             if row is None:
                 return
@@ -160,8 +171,12 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
     number = 0
     try:
-        for batch in pyarrow.parquet.ParquetFile(path).iter_batches(batch_size=BATCH_ROWS):
-            for row in _widened(batch).to_pylist():
+        file = pyarrow.parquet.ParquetFile(path)
+        names = file.schema_arrow.names
+        if twice := next((name for name in names if names.count(name) > 1), ""):
+            raise DataError(f"{path}: the column name {twice!r} stands twice", "rename one of them")
+        for batch in file.iter_batches(batch_size=BATCH_ROWS):
+            for row in _listed(path, number, _widened(batch)):
                 number += 1
                 yield f"{path}, row {number}", row
     except (pyarrow.ArrowException, OSError) as error:
@@ -169,6 +184,24 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         raise DataError(
             f"{path} is no Parquet file, or was cut off after row {number} ({said})", "write or fetch it again"
         ) from error
+
+
+def _listed(path: Path, before: int, batch: Any) -> list[dict[str, Any]]:
+    """The rows of a batch; DataError naming row and column where Python has no such value."""
+    try:
+        rows: list[dict[str, Any]] = batch.to_pylist()
+    except (UnicodeDecodeError, OverflowError, ValueError):
+        for index in range(batch.num_rows):
+            for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                try:
+                    column[index].as_py()
+                except (UnicodeDecodeError, OverflowError, ValueError) as error:
+                    raise DataError(
+                        f"{path}, row {before + index + 1}: column {name!r} holds what cannot be read ({error})",
+                        "write the column as UTF-8 text",
+                    ) from error
+        raise
+    return rows
 
 
 def _widened(batch: Any) -> Any:

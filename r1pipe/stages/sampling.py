@@ -230,11 +230,11 @@ def owed_keys(statistics: Iterable[dict[str, Any]]) -> list[tuple[str, int]]:
 
 
 def keys_of(folder: Path, number: int) -> list[tuple[str, int]] | None:
-    """(problem, sample) of every row of a part; None when it is missing or torn. The texts are not read."""
+    """(problem, sample) of every row of a part; None when it is missing, torn or altered: all of it is read, with checksums."""
     if not part_path(folder, number).is_file():
         return None
     try:
-        rows = read_part(part_path(folder, number), ("id", "sample"))
+        rows = read_part(part_path(folder, number))
     except ArtifactError:
         return None
     return [(row["id"], row["sample"]) for row in rows]

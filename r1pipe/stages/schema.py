@@ -7,6 +7,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
@@ -159,11 +160,29 @@ def _mapped(raw: dict[str, Any], table: Table, fields: Mapping[str, str], values
 def _text(raw: dict[str, Any], table: Table, name: str, value: Any, fields: Mapping[str, str]) -> str:
     """A value as the text that it was written as."""
     if isinstance(value, str):
-        return value
+        if _is_text(value):
+            return value
+        raise _fault(
+            raw, table, f"column {_shown(name, fields)} is no Unicode text: it holds half of a character (a lone surrogate)"
+        )
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _fault(raw, table, f"column {_shown(name, fields)} is {value}, which is no number")
+    if isinstance(value, decimal.Decimal):
+        value = _plainly(value)
     written = isinstance(value, int | float | decimal.Decimal | datetime.date | datetime.time) and not isinstance(value, bool)
     if name in NUMBERED and written:
         return str(value)
     raise _fault(raw, table, f"column {_shown(name, fields)} must be text, not {type(value).__name__}: {str(value)[:80]!r}")
+
+
+def _is_text(text: str) -> bool:
+    """Whether it can be written as UTF-8."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _plainly(number: decimal.Decimal) -> Any:
+    """A decimal number with all its digits and without an exponent, to be taken as it is written."""
+    return decimal.Decimal(text) if str(decimal.Decimal(text := f"{number:f}")) == text else Written(text)
 
 
 def _solution(raw: dict[str, Any], table: Table, value: Any, fields: Mapping[str, str]) -> str:
@@ -182,6 +201,8 @@ def _check(raw: dict[str, Any], table: Table, check: Any) -> str:
         raise _fault(raw, table, f"column 'check' is not JSON ({error})") from error
     if not isinstance(found, dict):
         raise _fault(raw, table, f"column 'check' must be an object, not {type(found).__name__}")
+    if not _is_text(json.dumps(found, ensure_ascii=False, default=str)):
+        raise _fault(raw, table, "column 'check' holds half of a character (a lone surrogate)")
     return check if isinstance(check, str) else json.dumps(check, ensure_ascii=False, sort_keys=True, default=str)
 
 
@@ -206,4 +227,4 @@ def row_text(raw: Mapping[str, Any]) -> str:
         for key, value in raw.items()
         if key != "_where"
     )
-    return shortened(f"{{{', '.join(shown)}}}")
+    return shortened(f"{{{', '.join(shown)}}}".encode("utf-8", "backslashreplace").decode())

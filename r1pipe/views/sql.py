@@ -21,7 +21,8 @@ from rich.table import Table
 from rich.text import Text
 
 from r1pipe import console
-from r1pipe.errors import R1PipeError
+from r1pipe.data.tables import open_part
+from r1pipe.errors import ArtifactError, R1PipeError
 from r1pipe.opening import Opened
 from r1pipe.stage import Step
 from r1pipe.views.step import tables_of
@@ -87,10 +88,46 @@ def query(text: str, views: Mapping[str, Path]) -> tuple[list[str], list[tuple[A
             kinds = [str(statement.type).rpartition(".")[2] for statement in statements]
             if kinds != ["SELECT"]:  # EXPLAIN ANALYZE would carry out what it explains
                 raise SqlError(f"one SELECT is wanted, not {', '.join(kinds) or 'nothing'}", known)
+            _refuse_damaged(text, views)
             cursor = database.execute(statements[0])
-            return [column[0] for column in cursor.description or []], cursor.fetchall()
+            return _once([column[0] for column in cursor.description or []]), cursor.fetchall()
         except duckdb.Error as error:
-            raise SqlError(str(error).strip(), known) from error
+            raise SqlError(
+                str(error).strip(), f'{known}; a column that is named like a word of SQL stands in quotes: "right"'
+            ) from error
+
+
+def _refuse_damaged(text: str, views: Mapping[str, Path]) -> None:
+    """Read the columns that a query names with their checksums, which DuckDB does not look at.
+
+    Raises:
+        SqlError: a part is torn or altered.
+    """
+    words = set(re.findall(r"\w+", text.lower()))
+    every = re.search(r"(?<!count\()\*", re.sub(r"\s", "", text.lower())) is not None
+    for path in dict.fromkeys(path for name, folder in views.items() if name in words for path in parts_of(folder)):
+        try:
+            with open_part(path, checksums=True) as file:
+                columns = [name for name in file.schema_arrow.names if every or name.lower() in words]
+                if columns:
+                    for _ in file.iter_batches(columns=columns):
+                        pass
+        except ArtifactError as error:
+            raise SqlError(
+                error.problem, "r1pipe check RUN --contents tells what else differs; redo the step that wrote it"
+            ) from error
+
+
+def _once(names: Sequence[str]) -> list[str]:
+    """Names of columns, each once: the second `tokens` is `tokens_2`, as a join of two tables may have it."""
+    found: list[str] = []
+    for name in names:
+        number, own = 1, name
+        while own in found:
+            number += 1
+            own = f"{name}_{number}"
+        found.append(own)
+    return found
 
 
 def _quoted(text: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from r1pipe.stages.keeping import ERROR
+from r1pipe.stages.rounds import rate_label
 from r1pipe.stages.selection.choosing import DECIDED, file_of, lines_of, quoted
 from r1pipe.stages.selection.reading import ATTEMPTS, GENERAL
 from r1pipe.stages.selection.writing import FROM_GENERAL, FROM_SAMPLING
@@ -47,10 +49,13 @@ def counts(connection: Any, ledger: Path) -> dict[str, Any]:
         return {str(name): int(number) for name, number in rows}
 
     rates = connection.sql(
-        f"""SELECT least(9, floor(rate * 10 + 1e-9)) AS bin, count(*) AS number, sum((rate > 0)::INT) AS solved
+        f"""SELECT rate, count(*) AS number, sum((rate > 0)::INT) AS solved
             FROM (SELECT avg((verdict = 'right')::INT) AS rate FROM {table} WHERE {sampled} GROUP BY id)
-            GROUP BY bin ORDER BY bin"""
+            GROUP BY rate ORDER BY rate"""
     ).fetchall()
+    histogram: Counter[str] = Counter()
+    for rate, number, _ in rates:
+        histogram[rate_label(rate)] += number
     lengths = connection.sql(
         f"""SELECT domain, count(*), avg(tokens), quantile_disc(tokens, [0.5, 0.95]), max(tokens), sum(tokens)
             FROM {table} WHERE {kept} AND {sampled} GROUP BY domain ORDER BY count(*) DESC, domain"""
@@ -67,7 +72,7 @@ def counts(connection: Any, ledger: Path) -> dict[str, Any]:
         "problems": sum(number for _, number, _ in rates),
         "problems_solved": int(sum(solved for _, _, solved in rates)),
         "problems_kept": int(problems_kept),
-        "pass_rate_histogram": {f"{int(tenth) / 10:.1f}": number for tenth, number, _ in rates},
+        "pass_rate_histogram": dict(histogram),
         "tokens": {
             domain: {"rows": rows, "mean": mean, "median": middle[0], "p95": middle[1], "most": most, "total": int(total)}
             for domain, rows, mean, middle, most, total in lengths
