@@ -20,7 +20,7 @@ from r1pipe.engines.openai_engine import OpenAiEngine
 from r1pipe.errors import DataError, EngineError
 from r1pipe.stages import prepare
 from r1pipe.stages.judged_numbers import balanced, position_bias
-from r1pipe.stages.judging import JudgeSettings, judge_file
+from r1pipe.stages.judging import JudgeSettings, judge_file, read_candidates
 from r1pipe.stages.schema import SourceSpec, normalised, raw_rows
 
 WANTED = {"question": "Why?", "chosen": "Because.", "rejected": "No."}
@@ -147,7 +147,7 @@ def test_prepare_reads_public_forms_and_names_and_counts_the_rows_that_it_cannot
     assert any("the same" in reason for reason in dropped)
     named = [row for row in read_table(tmp_path / "skipped") if row["table"] == "pairs"]
     assert [("line 5" in row["where"], "line 6" in row["where"]) for row in named] == [(True, False), (False, True)]
-    with pytest.raises(DataError, match=r"line 5: no pair: no columns chosen and rejected; the row has chosen"):
+    with pytest.raises(DataError, match=r"line 5: no pair: neither chosen and rejected, .*; the row has chosen"):
         prepared(tmp_path, bad_rows="stop", pairs=[*pairs, {"chosen": "x"}])
     safe = list(read_table(tmp_path / "made" / "labels"))
     assert [row["safe"] for row in safe] == [1, 0, 1, 0]
@@ -344,3 +344,17 @@ def test_settings_and_names_that_make_no_sense_are_refused_before_anything_is_as
         judge_with(given, tmp_path / "out.jsonl", {"votes": 3}, "openai", "m")
     with pytest.raises(RecipeError, match=r"does not end with \.jsonl"):
         judge_with(given, tmp_path / "out.csv", {}, "openai", "m")
+
+
+def test_numbered_pairs_are_read_from_text_cells_and_an_odd_number_is_named() -> None:
+    row = {"prompt": "Q?", "response_0": "a", "response_1": "b"}
+    assert pair_of({**row, "better_response_id": "1"})["chosen"] == "b"
+    for odd in (True, 2, "x", None, -1):
+        with pytest.raises(BadRow, match=r"is .*, and not 0 or 1"):
+            pair_of({**row, "better_response_id": odd})
+
+
+def test_judged_rows_without_a_language_have_that_of_their_script(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "c.jsonl", [{"question": "如何煮米饭?", "responses": ["加水煮。", "不知道。"]}])
+    (one,), _ = read_candidates(tmp_path / "c.jsonl", "helpfulness")
+    assert one.language == "zh"

@@ -228,3 +228,32 @@ def test_mean_and_spread_are_recorded_for_each_reward_and_a_loud_model_cannot_dr
         assert record["reward_spreads"]["format"] == 0
         numbers.append(values)
     assert numbers[0] == pytest.approx(numbers[1], abs=1 / 64)
+
+
+def test_labels_of_one_kind_only_are_refused_before_anything_trains(base: Path, tmp_path: Path) -> None:
+    from r1pipe.train.reward_model import Judged, train_reward_model
+
+    rows = [Judged(f"q{n}", [1, 2, 3 + n % 5], None, 1.0, 1, "en") for n in range(60)]
+    with pytest.raises(TrainingError, match="are all labelled safe"):
+        train_reward_model(context(tmp_path, outputs=("rm",)), SETTINGS, base=base, rows=rows, output="rm", what="safety")
+
+
+def test_always_saying_the_same_is_chance_where_most_labels_are_the_same() -> None:
+    from r1pipe.train.measuring import label_numbers
+    from r1pipe.train.reward_model import judge_numbers
+
+    numbers = label_numbers([1.0] * 100, [True] * 95 + [False] * 5, [5] * 100, ["en"] * 100)
+    assert numbers["always"] == 0.95
+    with pytest.raises(TrainingError, match=r"is not above 0\.95, which always saying the same would reach"):
+        judge_numbers(numbers, RewardModelSettings(), "safety reward model")
+    right = label_numbers([1.0] * 95 + [-1.0] * 5, [True] * 95 + [False] * 5, [5] * 100, ["en"] * 100)
+    judge_numbers(right, RewardModelSettings(), "safety reward model")
+
+
+def test_scores_that_are_not_finite_are_said_and_not_measured(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from r1pipe.train import reward_model
+    from r1pipe.train.reward_model import Judged, measure
+
+    monkeypatch.setattr(reward_model, "score_ids", lambda *arguments, **named: [1.0, float("nan")])
+    with pytest.raises(TrainingError, match="1 of 2 held-out rows a score that is not finite"):
+        measure(None, 0, [Judged("a", [1, 2], None, 1.0, 1), Judged("b", [1, 3], None, 0.0, 1)], pairs=False)

@@ -86,6 +86,15 @@ def test_answers_in_the_form_of_pooling_and_score_are_read_too(row: dict[str, An
     assert score.value == 1.25
 
 
+def test_a_model_with_several_numbers_stops_until_the_recipe_says_which_one_is_the_score() -> None:
+    with (
+        serving(lambda body, number: (200, json.dumps({"data": [{"probs": [0.3, 0.7]}]}), {})) as served,
+        pytest.raises(EngineError, match="gives 2 numbers an answer: set output"),
+    ):
+        server(served.url).score([answered("x")])
+    assert len(served.bodies) == 1, "asking again would change nothing"
+
+
 def test_texts_that_are_too_long_are_cut_and_that_is_said() -> None:
     with serving(words) as served:
         scores = server(served.url, max_characters=9).score([answered("two words and more"), answered("short")])

@@ -157,9 +157,12 @@ def _both(row: Mapping[str, Any]) -> tuple[Any, Any]:
     if isinstance(output, Sequence) and not isinstance(output, str) and len(output) == 2:
         return output[0], output[1]
     best = next((row[name] for name in ("better_response_id", "safer_response_id") if row.get(name) is not None), None)
-    if best in (0, 1) and "response_0" in row and "response_1" in row:
-        return row[f"response_{best}"], row[f"response_{1 - int(best)}"]
-    raise BadRow("no pair: no columns chosen and rejected")
+    if "response_0" in row and "response_1" in row:
+        if isinstance(best, bool) or str(best).strip() not in ("0", "1"):
+            raise BadRow(f"no pair: better_response_id (or safer_response_id) is {best!r}, and not 0 or 1")
+        number = int(str(best))
+        return row[f"response_{number}"], row[f"response_{1 - number}"]
+    raise BadRow("no pair: neither chosen and rejected, nor response_0, response_1 and better_response_id, nor two outputs")
 
 
 def _prompt(row: Mapping[str, Any]) -> list[Turn] | None:

@@ -41,7 +41,7 @@ class ScoreServer:
         system: system text of the prompt.
         url: the server's address; empty: `R1PIPE_SCORE_URL` says.
         path: what is asked there.
-        output: which of several numbers is the score.
+        output: which of several numbers is the score; a server that gives several is refused without it.
         mean, spread: of the raw scores on answers like these; rewards are in units of the spread.
         max_characters: longer texts are cut at their end before they are sent, and the note says so.
         at_once: requests that are open at a time.
@@ -53,7 +53,7 @@ class ScoreServer:
     system: str = ""
     url: str = ""
     path: str = "/classify"
-    output: int = 0
+    output: int | None = None
     mean: float = 0.0
     spread: float = 1.0
     max_characters: int = 24_000
@@ -124,7 +124,11 @@ class ScoreServer:
             row: dict[str, Any] = json.loads(answer)["data"][0]
             found: Any = next(row[name] for name in ("probs", "data", "score") if name in row)
             while isinstance(found, list):
-                found = found[self.output if len(found) > 1 else 0]
+                if len(found) > 1 and self.output is None:
+                    return Refused(
+                        f"the model gives {len(found)} numbers an answer: set output to the one that is the score", False, False
+                    )
+                found = found[(self.output or 0) if len(found) > 1 else 0]
             value = float(found)
             if not math.isfinite(value):
                 raise ValueError("the score is not finite")

@@ -145,6 +145,11 @@ def charts_of(series: Mapping[str, Series], theirs: Mapping[str, Series] | None 
     charts: list[Chart] = []
     for title, about, names in (
         ("Rewards by part", "Mean over the answers of a rollout that each one applies to.", rewards),
+        (
+            "Signal by part",
+            "Each reward's share of the variance of the advantages: one that is near 1 rules the others.",
+            [key for key in series if key.startswith("signal.")],
+        ),
         ("Total reward", "The weighted sum, which is what is trained on.", totals),
     ):
         if lines := _lines(names, series, theirs):

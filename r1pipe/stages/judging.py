@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from pydantic import Field, PositiveInt, ValidationError, model_validator
 
-from r1pipe.data.jsonl import read_jsonl, write_jsonl
+from r1pipe.data.jsonl import read_jsonl, shortened, write_jsonl
 from r1pipe.data.preferences import BadRow, candidates_of, labels_of, turns
 from r1pipe.data.readers import read_rows
 from r1pipe.data.tables import content_id
@@ -28,6 +28,7 @@ from r1pipe.intervals import mean
 from r1pipe.manifest import write_atomic
 from r1pipe.stage import StepConfig
 from r1pipe.stages.judged_numbers import balanced, lengths, position_bias
+from r1pipe.stages.schema import language_of
 
 SHOWN = 5
 """Bad rows that are named."""
@@ -86,13 +87,18 @@ def judge_file(given: Path, target: Path, settings: JudgeSettings, engine: Engin
     candidates, bad = read_candidates(given, settings.kind)
     votes = Votes(target.with_suffix(".votes.jsonl"), {**settings.model_dump(mode="json"), "judge": judge})
     owed = [one for one in candidates if one.id not in votes.given]
+    unread: list[str] = []
     for start in range(0, len(owed), settings.at_once):
         members = owed[start : start + settings.at_once]
-        votes.add(members, _ask(members, settings, engine))
+        votes.add(members, _ask(members, settings, engine, unread))
         print(f"judge: {len(votes.given)} of {len(candidates)} judged", flush=True)
     judged = [(one, votes.given[one.id]) for one in candidates]
     if not any(found for _, found in judged):
-        raise EngineError(f"the judge {judge} kept to the form in none of {len(judged)} cases", f"look at {votes.path}")
+        raise EngineError(
+            f"the judge {judge} kept to the form in none of {len(judged)} cases; it wrote, for one, "
+            f"{shortened(unread[0]) if unread else ''!r}",
+            "use a model that follows instructions, or more max_tokens; the same command asks again",
+        )
     rows, report = (_pairs if settings.kind == "helpfulness" else _labels)(judged, settings)
     report = {
         "judge": judge,
@@ -146,7 +152,7 @@ def read_candidates(given: Path, kind: str) -> tuple[list[Candidate], dict[str, 
             continue
         for question, one, other in several:
             name = content_id(question, one, other)
-            found[name] = Candidate(name, question, one, other, str(row.get("language") or "en"))
+            found[name] = Candidate(name, question, one, other, str(row.get("language") or language_of(question)))
     if not found:
         raise DataError(
             f"{given}: no row holds candidates: {'; '.join(first) or 'it is empty'}", "see docs/stage-4.md for the forms"
@@ -191,7 +197,7 @@ class Votes:
                 f"{self.path} holds votes that were given otherwise: {', '.join(differing)} differs",
                 "remove it, or name another target",
             )
-        self.given = {str(line["id"]): line["votes"] for line in lines[1:]}
+        self.given = {str(line["id"]): line["votes"] for line in lines[1:] if line["votes"]}  # what was unreadable is asked again
 
     def add(self, members: Sequence[Candidate], votes: Sequence[list[list[float]]]) -> None:
         """Take in the votes of some candidates."""
@@ -215,15 +221,17 @@ def _whole_lines(path: Path) -> Iterator[dict[str, Any]]:
     yield from (line for _, line in read_jsonl(path))
 
 
-def _ask(members: Sequence[Candidate], settings: JudgeSettings, engine: Engine) -> list[list[list[float]]]:
-    """The readable votes on each candidate."""
+def _ask(members: Sequence[Candidate], settings: JudgeSettings, engine: Engine, unread: list[str]) -> list[list[list[float]]]:
+    """The readable votes on each candidate; the texts of the others go into `unread`."""
     if settings.kind == "safety":
         prompts = [grading_prompt(one.question, one.first, "safety") for one in members]
         sampling = Sampling(settings.votes, settings.temperature, 1.0, settings.max_tokens, settings.seed)
-        return [
-            [[grade] for vote in votes if (grade := read_grade(vote.text)) is not None]
-            for votes in engine.generate(prompts, sampling)
-        ]
+        found: list[list[list[float]]] = []
+        for votes in engine.generate(prompts, sampling):
+            read = [(vote.text or vote.note, read_grade(vote.text)) for vote in votes]
+            unread += [text for text, grade in read if grade is None]
+            found.append([[grade] for _, grade in read if grade is not None])
+        return found
     half = settings.votes // 2
     result: list[list[list[float]]] = [[] for _ in members]
     for first_stands_first in (1, 0):
@@ -239,6 +247,8 @@ def _ask(members: Sequence[Candidate], settings: JudgeSettings, engine: Engine) 
                 if grades := read_grades(vote.text):
                     ours = grades if first_stands_first else grades[::-1]
                     result[place].append([*ours, first_stands_first])
+                else:
+                    unread.append(vote.text or vote.note)
     return result
 
 

@@ -63,8 +63,8 @@ def label_numbers(
     """Of a model that learned from labels: as `pair_numbers`; a row is right when the sign of its score (logit) is its label's.
 
     Returns:
-        Also length_correlation_within: of score and length among rows of the same label, which the labels cannot cause; and
-        accuracy among the rows of each label.
+        Also always: the accuracy of always saying the more frequent label; length_correlation_within: of score and length among
+        rows of the same label, which the labels cannot cause; and accuracy among the rows of each label.
     """
     right = [(score > 0) == label for score, label in zip(scores, labels, strict=True)]
     centres = {
@@ -76,6 +76,7 @@ def label_numbers(
     return {
         "held_out": len(right),
         **_accuracy(right),
+        "always": max(fmean(map(float, labels)), 1 - fmean(map(float, labels))),
         "safe": _part(right, list(labels)),
         "unsafe": _part(right, [not label for label in labels]),
         "longer_wins_share": None,

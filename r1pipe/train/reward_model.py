@@ -36,6 +36,8 @@ from r1pipe.train.settings import DEFAULT_MICRO_BATCH, RewardModelSettings, micr
 from r1pipe.train.short import is_rehearsal, rehearsed
 
 LENGTH_WARNING = 0.7
+CHANCE = 0.5
+"""Accuracy of a guess between two."""
 """A correlation of score and length beyond this is said aloud: such a model rewards length."""
 
 
@@ -94,6 +96,9 @@ def train_reward_model(
             f"(at most {settings.max_tokens} tokens each)",
             "give more rows, or raise max_tokens or held_out_share",
         )
+    if not pairs:
+        _both_labels(training, f"{what}: the {len(training)} rows to train on")
+        _both_labels(held_out, f"{what}: the {len(held_out)} held-out rows")
     tokenizer = load_tokenizer(base)
     trained, steps = fit(context, settings, base=base, tokenizer=tokenizer, training=training, output=output, what=what)
     summary = {
@@ -103,6 +108,20 @@ def train_reward_model(
     judge_numbers(summary, settings, what)
     hand_on(context, trained, tokenizer, output, summary)
     return summary
+
+
+def _both_labels(rows: Sequence[Judged], whose: str) -> None:
+    """Refuse labels that are all the same: whoever always says so would be right.
+
+    Raises:
+        TrainingError: they are.
+    """
+    safe = sum(row.label > 0.5 for row in rows)
+    if safe in (0, len(rows)) and not is_rehearsal():
+        raise TrainingError(
+            f"{whose} are all labelled {'safe' if safe else 'unsafe'}: nothing can be learned or measured",
+            "give labels of both kinds, safe and unsafe, or raise held_out_share",
+        )
 
 
 def fit(
@@ -196,12 +215,15 @@ def judge_numbers(summary: Mapping[str, Any], settings: RewardModelSettings, wha
     """
     if abs(summary["length_correlation"]) > LENGTH_WARNING:
         print(f"{what}: its scores follow length (correlation {summary['length_correlation']:.2f})", flush=True)
-    low = summary["accuracy_interval"][0]
-    if low <= settings.min_accuracy_above and not is_rehearsal():
-        swapped = ": chosen and rejected may be swapped" if summary["accuracy"] < 0.5 else ""
+    low, least, whose = summary["accuracy_interval"][0], settings.min_accuracy_above, ""
+    if least == CHANCE and summary.get("always", 0.0) > least:
+        least, whose = summary["always"], ", which always saying the same would reach"
+    if low <= least and not is_rehearsal():
+        turned = ": chosen and rejected may be swapped" if summary["accuracy"] < CHANCE else ""
+        output = f" (it reads output {settings.logit} of the model; logit names another)" if turned and settings.model else ""
         raise TrainingError(
-            f"{what}: held-out accuracy {summary['accuracy']:.3f} (95% from {low:.3f}) is not above "
-            f"{settings.min_accuracy_above}{swapped}",
+            f"{what}: held-out accuracy {summary['accuracy']:.3f} (95% from {low:.3f}) is not above {least:.3g}"
+            f"{whose}{turned}{output}",
             "give more or better rows, train longer, or lower min_accuracy_above in the recipe",
         )
 
@@ -212,13 +234,28 @@ def measure(model: Any, pad: int, rows: Sequence[Judged], pairs: bool, label: in
     Args:
         label: which output is the score, where a model has several; see `score_ids`.
     """
-    better = score_ids(model, pad, [row.better for row in rows], label=label)
+    better = _finite(score_ids(model, pad, [row.better for row in rows], label=label))
     groups = [row.group for row in rows]
     tokens = [len(row.better) - row.prompt_tokens for row in rows]
     if not pairs:
         return label_numbers(better, [row.label > 0.5 for row in rows], tokens, groups)
-    worse = score_ids(model, pad, [row.worse or [] for row in rows], label=label)
+    worse = _finite(score_ids(model, pad, [row.worse or [] for row in rows], label=label))
     return pair_numbers(better, worse, tokens, [len(row.worse or []) - row.prompt_tokens for row in rows], groups)
+
+
+def _finite(scores: list[float]) -> list[float]:
+    """The scores, when all of them are numbers.
+
+    Raises:
+        TrainingError: some are not.
+    """
+    if odd := sum(not math.isfinite(score) for score in scores):
+        raise TrainingError(
+            f"the reward model gives {odd} of {len(scores)} held-out rows a score that is not finite: its weights are damaged, "
+            "or it cannot compute in this dtype",
+            "fetch the model again, or set launch.dtype to float32",
+        )
+    return scores
 
 
 def adopt_reward_model(
@@ -237,6 +274,8 @@ def adopt_reward_model(
     fitting = [row for row in differing if max(len(row.better), len(row.worse or [])) <= settings.max_tokens]
     if not fitting:
         raise TrainingError(f"{what}: none of {len(rows)} rows can be judged", "give more rows, or raise max_tokens")
+    if fitting[0].worse is None:
+        _both_labels(fitting, f"{what}: the {len(fitting)} rows to judge by")
     numbers = measure(model, tokenizer.pad_token_id, fitting, fitting[0].worse is not None, settings.logit)
     summary = {
         "model": settings.model, "rows": 0, "rows_identical": len(rows) - len(differing),

@@ -47,6 +47,8 @@ def progress_line(watch: Watch) -> str:
     """Where the running step stands, in one line."""
     assert watch.step is not None
     words = [f"{_place(watch)} {watch.step.name}"]
+    if (part := str(watch.progress.get("note") or "")) and part not in watch.step.name:
+        words[0] += f", {part}"
     if watch.done is not None and watch.total:
         words.append(f"{watch.progress.get('unit', 'step')} {watch.done:,.0f} of {watch.total:,.0f},")
     words.append(console.duration(watch.elapsed))

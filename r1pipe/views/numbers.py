@@ -95,6 +95,8 @@ class Series:
 
 def label(key: str) -> str:
     """What a person calls a number."""
+    if key.startswith("signal."):
+        return f"signal by {key.removeprefix('signal.').replace('_', ' ')}"
     return LABELS.get(key, key.removeprefix("rewards.").replace("_", " "))
 
 
@@ -105,10 +107,13 @@ def amount(key: str, number: float | None) -> str:
 
 
 def numbers_of(line: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
-    """The numbers of one line; reward parts as "rewards.NAME". Numbers by domain are left to the files."""
+    """The numbers of one line; reward parts as "rewards.NAME", their shares of the signal as "signal.NAME". Numbers by domain are
+    left to the files."""
     for key, found in line.items():
         if key == "rewards" and isinstance(found, Mapping):
             yield from ((f"rewards.{name}", _number(part)) for name, part in found.items())
+        elif key == "signal" and isinstance(found, Mapping):
+            yield from ((f"signal.{name}", _number(part)) for name, part in found.items())
         elif key not in HIDDEN and not isinstance(found, bool) and (found is None or isinstance(found, int | float)):
             yield key, _number(found)
 

@@ -104,6 +104,9 @@ class Watch:
         now = self.clock()
         if progress.get("note") != self.progress.get("note"):
             self.first_done = None  # another part of the step, counted anew
+            if self.progress.get("note"):
+                self.series.clear()  # and with numbers of its own
+                self.from_lines.clear()
         self.progress, self.progress_at = progress, now
         if self.done is not None and self.first_done is None:
             self.first_done = (now, self.done)
