@@ -11,6 +11,7 @@ import sys
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from r1pipe.data.rows import Attempt, Problem, Score
 from r1pipe.data.tables import ATTEMPT_COLUMNS, attempt_row, write_part
 from r1pipe.report.curves import Chart, Line, at_k_charts, charts_of, points
 from r1pipe.report.evaluation import read_checkpoint
+from r1pipe.report.judges import judges
 from r1pipe.report.markup import Markup, h, json_block, table
 from r1pipe.report.samples import samples_data
 from r1pipe.views.numbers import Series
@@ -132,6 +134,26 @@ def test_the_looks_at_held_out_problems_are_told_drawn_and_listed() -> None:
     shown = r1pipe(finished_folder(), "inspect", "mixed-rl/train", columns=160).out
     for words in ("hacking watch", "held out accuracy", "best step", "held-out accuracy"):
         assert words in shown, words
+
+
+def test_reward_models_are_told_with_their_held_out_accuracy_and_the_signal_of_each_reward_is_drawn() -> None:
+    found = {
+        "rows": 676, "held_out": 161, "accuracy": 0.9689, "accuracy_interval": [0.9294, 0.9867], "length_correlation": -0.27,
+        "length_matched": {"rows": 52, "accuracy": 0.9615, "accuracy_interval": [0.8702, 0.9894]},
+        "by_group": {"en": {"rows": 97, "accuracy": 0.9691}}, "calibration": {"error": 0.0421},
+    }  # fmt: skip
+    place: Any = SimpleNamespace(
+        step=SimpleNamespace(name="mixed-rl/reward-models"), manifest=SimpleNamespace(summary={"helpfulness": found})
+    )
+    page = Page(str(judges([place])))
+    assert "0.969 0.929–0.987" in page.text
+    assert "0.962 0.870–0.989" in page.text
+    assert "helpfulness, mixed-rl/reward-models" in page.text
+    assert not str(judges([SimpleNamespace(step=place.step, manifest=None)]))  # type: ignore[list-item]
+    series = {"signal.accuracy": Series([1, 2], [0.9, 0.2]), "signal.helpfulness": Series([1, 2], [None, 0.8])}
+    (chart,) = charts_of(series)
+    assert chart.title == "Signal by part"
+    assert [line.name for line in chart.lines] == ["signal by accuracy", "signal by helpfulness"]
 
 
 def test_every_chart_has_a_place_words_and_a_table() -> None:

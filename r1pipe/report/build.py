@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from r1pipe import console, states
 from r1pipe.manifest import write_atomic
 from r1pipe.opening import Opened
-from r1pipe.report import choices, curves, details, hacking, overview, rounds
+from r1pipe.report import choices, curves, details, hacking, judges, overview, rounds
 from r1pipe.report.evaluation import EVALS, Evaluation, further_evaluations, read_evaluation
 from r1pipe.report.figures import Figures
 from r1pipe.report.markup import Child, Markup, h, join, json_block
@@ -84,6 +84,7 @@ def build(opened: Opened, other: Opened | None = None, live: bool = False) -> st
         Section("writing", "Writing", _writing(opened, other, mine, figures)),
         Section("ledger", "Selection", details.ledger(opened)),
         Section("rounds", "Rounds of stage 4", rounds.rounds(plans, mine)),
+        Section("judges", "Reward models", judges.judges(plans)),
         Section("hacking", "Hacking watch", hacking.hacking(opened, mine, figures)),
         Section("samples", "Samples", _samples(samples)),
         Section("settings", "Settings", choices.settings(opened, other, other_name)),
