@@ -15,12 +15,13 @@ KINDS = ("helpfulness", "safety")
 def judges(plans: Sequence[states.StepPlan]) -> Markup:
     """A line for each reward model that a finished step has trained or adopted; empty when there is none."""
     lines: list[list[Child]] = []
+    first = next((place.step.name for place in plans if place.step.name.endswith("/reward-models")), "")
     for place in plans:
         summary = place.manifest.summary if place.manifest else {}
         for kind in KINDS:
             found = summary.get(kind)
             if isinstance(found, Mapping) and "accuracy_interval" in found and "calibration" in found:
-                lines.append([f"{kind}, {place.step.name}", *_line(found)])
+                lines.append([kind if place.step.name == first else f"{kind}, {place.step.name}", *_line(found)])
     if not lines:
         return join()
     return table(
