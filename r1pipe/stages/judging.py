@@ -110,7 +110,9 @@ def judge_file(given: Path, target: Path, settings: JudgeSettings, engine: Engin
     write_atomic(target.with_suffix(".report.json"), json.dumps(report, ensure_ascii=False, indent=1).encode())
     if not rows:
         raise DataError(
-            f"nothing of {len(candidates)} candidates is kept: {report['dropped']}", f"see {target.with_suffix('.report.json')}"
+            f"nothing of {len(candidates)} candidates is kept: "
+            + ", ".join(f"{count} {reason}" for reason, count in report["dropped"].items()),
+            f"see {target.with_suffix('.report.json')}",
         )
     write_jsonl(target, rows)
     return report
@@ -298,8 +300,15 @@ def _pairs(
         )
     kept = balanced(rows, settings.length_tolerance)
     dropped["surplus in length"] = len(rows) - len(kept)
+    after = lengths(kept)
+    if kept and abs(after["chosen"] - after["rejected"]) > settings.length_tolerance * min(after["chosen"], after["rejected"]):
+        print(
+            f"judge: chosen answers have {after['chosen']:.0f} characters on average and rejected ones {after['rejected']:.0f}, "
+            f"which is more than {settings.length_tolerance:.0%} apart: too few pairs to balance them",
+            flush=True,
+        )
     return kept, {
         "kept": len(kept), "dropped": {reason: count for reason, count in dropped.items() if count},
         "position": position_bias([votes for _, votes in judged]),
-        "length": {"before": lengths(rows), "after": lengths(kept)},
+        "length": {"before": lengths(rows), "after": after},
     }  # fmt: skip
