@@ -197,8 +197,10 @@ class LanguageConsistency:
         inside, total = language_share(text, language)
         if not total:
             return Score(self.neutral, "no countable words")
-        share = Fraction(inside, total)
         note = f"{inside}/{total} words {language}"
-        if share >= self.floor:
+        if inside == total or (self.floor < 1.0 and Fraction(inside, total) >= self.floor):
             return Score(1.0, note)
-        return Score(round(share * self.grid) / self.grid if self.grid else float(share), note)
+        if not self.grid:
+            return Score(inside / total, note)
+        steps, rest = divmod(inside * self.grid, total)  # in whole numbers: to the nearest, halves to the even one
+        return Score((steps + (2 * rest > total or (2 * rest == total and steps % 2))) / self.grid, note)

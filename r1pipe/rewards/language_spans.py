@@ -102,6 +102,7 @@ class _Words:
             script: np.array([self.column[name] for name in sorted(languages) if name in self.column], dtype=np.intp)
             for script, languages in SCRIPT_LANGUAGES.items()
         }
+        self.names = {script: [self.languages[column] for column in columns] for script, columns in self.columns.items()}
         self.prior = dict(zip(self.identifier.nb_classes, self.identifier.nb_pc.tolist(), strict=True))
         self.gains: dict[tuple[str, str], dict[str, tuple[float, float]]] = {}
         self.rows: dict[str, int] = {}
@@ -155,7 +156,7 @@ class _Words:
 
     def _gain(self, word: str, script: str, favourite: str) -> tuple[float, float]:
         """What a word says at most for a common and for a rare language, over the favourite."""
-        names = [self.languages[column] for column in self.columns[script]]
+        names = self.names[script]
         home = names.index(favourite)
         over = _over_home(self.scores([word])[:, self.columns[script]], names, home)[0].tolist()
         common = [value for index, value in enumerate(over) if index != home and names[index] not in _RARE]
@@ -186,7 +187,7 @@ def label_words(words: Sequence[str], sentences: Sequence[int], script: str, fav
         return [next(iter(languages))] * len(words)
     model = _words()
     columns = model.columns[script]
-    names = [model.languages[column] for column in columns]
+    names = model.names[script]
     if favourite in names and model.plain(words, script, favourite):
         return [favourite] * len(words)
     scores = model.scores(words)[:, columns]
