@@ -104,6 +104,7 @@ class Served:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         for question in questions:
+            time.sleep(float(os.environ.get(PAUSE, "0")))
             try:
                 self.process.stdin.write("\n")
                 self.process.stdin.flush()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sampling_helpers import SERVED, context, problems, shards
+from sampling_helpers import PAUSE, SERVED, context, problems, shards
 
 from r1pipe.rewards.service import Pool
 from r1pipe.stages.sampling import sample
@@ -102,9 +102,13 @@ def test_kills_at_random_moments_lose_nothing(tmp_path: Path, seed: int) -> None
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("place", ["scorer", "engine"])
-def test_kills_of_scorers_and_of_the_engine_at_random_moments_change_no_row(tmp_path: Path, place: str) -> None:
+def test_kills_of_scorers_and_of_the_engine_at_random_moments_change_no_row(
+    tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = {"samples": 2, **({"engine": SERVED} if place == "engine" else {})}
     sample(context(tmp_path / "whole", problems(48, symbolic=place == "scorer"), samples=2))
+    if place == "engine":
+        monkeypatch.setenv(PAUSE, "0.1")  # else the step may be over before the first kill
     drive(tmp_path / "killed", [[place, seed] for seed in range(4)], settings, symbolic=place == "scorer")
     assert "a process of the step was killed" in (tmp_path / "killed.log").read_text()
     assert shards(tmp_path / "killed") == shards(tmp_path / "whole")
