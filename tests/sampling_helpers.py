@@ -8,9 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from r1pipe.data.rows import Attempt, Problem, Score
 from r1pipe.data.tables import PROBLEM_COLUMNS, content_id, problem_row, read_part, write_table
@@ -157,3 +160,21 @@ def shards(folder: Path) -> dict[str, list[dict[str, Any]]]:
         for table in ("attempts", "by_problem")
         for path in sorted((folder / table).glob("part-*.parquet"))
     }
+
+
+@contextmanager
+def small_disk(folder: Path, room: str) -> Iterator[Path]:
+    """A file system of its own with so much room, mounted at a folder; the test is skipped where this user may not mount one."""
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={room}", "tmpfs", str(folder)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("this user may not mount a file system")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def enlarge(disk: Path, room: str) -> None:
+    """Give a small disk more room."""
+    subprocess.run(["mount", "-o", f"remount,size={room}", str(disk)], check=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sampling_helpers import PAUSE, SERVED, context, problems, shards
+from sampling_helpers import PAUSE, SERVED, context, enlarge, problems, shards, small_disk
 
 from r1pipe.rewards.service import Pool
 from r1pipe.stages.sampling import sample
@@ -116,12 +116,7 @@ def test_kills_of_scorers_and_of_the_engine_at_random_moments_change_no_row(
 
 @pytest.mark.heavy
 def test_a_small_disk_that_is_full_stops_the_step_and_more_room_resumes_it(tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48k", "tmpfs", str(disk)], capture_output=True, check=False)
-    if mounted.returncode:
-        pytest.skip("this user may not mount a file system")
-    try:
+    with small_disk(tmp_path / "disk", "48k") as disk:
         sample(context(tmp_path / "whole", problems(48), samples=2))
         step = disk / "step"
         path = tmp_path / "spec.json"
@@ -131,8 +126,6 @@ def test_a_small_disk_that_is_full_stops_the_step_and_more_room_resumes_it(tmp_p
         command = [sys.executable, str(TESTS / "sampling_driver.py"), str(path)]
         first = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         assert '"disk full"' in first.stdout, first.stdout + first.stderr
-        subprocess.run(["mount", "-o", "remount,size=8m", str(disk)], check=True)
+        enlarge(disk, "8m")
         assert '"done"' in subprocess.run(command, capture_output=True, text=True, env=environment, check=False).stdout
         assert shards(step) == shards(tmp_path / "whole")
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)

@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 import pytest
 import selection_driver
+from sampling_helpers import enlarge, small_disk
 from test_selection import QUESTION, attempt, general_row, many, thinking, write_inputs
 
 from r1pipe.data.tables import read_table
@@ -141,12 +142,7 @@ def test_kills_of_a_selection_at_random_moments_change_no_row(
 @pytest.mark.heavy
 def test_a_disk_that_is_full_stops_a_selection_and_more_room_resumes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk gets a little more room after each time that it was full, so that it is full at many places."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(disk)], capture_output=True, check=False)
-    if mounted.returncode:
-        pytest.skip("this user may not mount a file system")
-    try:
+    with small_disk(tmp_path / "disk", "16k") as disk:
         whole = unbroken(given(tmp_path), tmp_path / "whole", monkeypatch)
         spec = tmp_path / "spec.json"
         spec.write_text(json.dumps({"given": str(tmp_path / "given"), "folder": str(disk / "step"), "attempts": []}))
@@ -155,10 +151,8 @@ def test_a_disk_that_is_full_stops_a_selection_and_more_room_resumes_it(tmp_path
             outcomes += run_driver(spec)
             if outcomes[-1] == "done":
                 break
-            subprocess.run(["mount", "-o", f"remount,size={room}k", str(disk)], check=True)
+            enlarge(disk, f"{room}k")
         assert outcomes[-1] == "done", outcomes
         assert set(outcomes[:-1]) == {"disk full"}, (outcomes, (tmp_path / "log.txt").read_text()[-3000:])
         assert len(outcomes) > 3
         assert made(disk / "step") == whole
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)

@@ -167,22 +167,15 @@ def _text(raw: dict[str, Any], table: Table, name: str, value: Any, fields: Mapp
         )
     if isinstance(value, float) and not math.isfinite(value):
         raise _fault(raw, table, f"column {_shown(name, fields)} is {value}, which is no number")
-    if isinstance(value, decimal.Decimal):
-        value = _plainly(value)
     written = isinstance(value, int | float | decimal.Decimal | datetime.date | datetime.time) and not isinstance(value, bool)
     if name in NUMBERED and written:
-        return str(value)
+        return f"{value:f}" if isinstance(value, decimal.Decimal) else str(value)  # with all digits, and no exponent
     raise _fault(raw, table, f"column {_shown(name, fields)} must be text, not {type(value).__name__}: {str(value)[:80]!r}")
 
 
 def _is_text(text: str) -> bool:
     """Whether it can be written as UTF-8."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def _plainly(number: decimal.Decimal) -> Any:
-    """A decimal number with all its digits and without an exponent, to be taken as it is written."""
-    return decimal.Decimal(text) if str(decimal.Decimal(text := f"{number:f}")) == text else Written(text)
 
 
 def _solution(raw: dict[str, Any], table: Table, value: Any, fields: Mapping[str, str]) -> str:

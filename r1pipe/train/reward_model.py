@@ -36,9 +36,9 @@ from r1pipe.train.settings import DEFAULT_MICRO_BATCH, RewardModelSettings, micr
 from r1pipe.train.short import is_rehearsal, rehearsed
 
 LENGTH_WARNING = 0.7
+"""A correlation of score and length beyond this is said aloud: such a model rewards length."""
 CHANCE = 0.5
 """Accuracy of a guess between two."""
-"""A correlation of score and length beyond this is said aloud: such a model rewards length."""
 
 
 @dataclass(frozen=True, slots=True)
